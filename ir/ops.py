@@ -81,6 +81,9 @@ OPS: Mapping[str, Op] = {
         doc="a sample with the fields of its items, regrouped by parent key; waits for all",
         inputs=(2, -1),
         outputs=(1, 1),
+        attributes={
+            "placeholder": _a("int", "token whose embeddings the joined features replace", -1),
+        },
     ),
     "unnest": Op(
         doc="a sample into 0..n items along a ragged dim",
