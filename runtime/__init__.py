@@ -1,0 +1,1 @@
+"""Executes plans: orchestrator, shell, workers, pool, engines, trainers, reference."""

@@ -1,0 +1,291 @@
+"""Every message between the orchestrator and its workers, and their wire form.
+
+A message is a frozen dataclass of plain data; on the wire it is one msgpack array
+`[VERSION, name, field, field, ...]` in field order. Tensors never travel here: bulk data stays in
+shared memory and messages carry handles (see `pool.py`). Prompts and sampled tokens do: they are
+small, and travel as packed bytes.
+
+Direction and the sender's state are in each docstring: "W" is a worker, "O" the orchestrator.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgpack
+
+from flowgraph.ir.errors import InternalError
+
+VERSION = 1
+MAX_BYTES = 1 << 28
+
+PlainHandle = tuple[Any, ...]
+"""`Handle.to_plain()`: who holds a block, where, and its columns' layout."""
+
+Sums = Mapping[str, tuple[float, float]]
+"""Metrics as (sum, count), so that any grouping of work adds up to the same mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """W → O, once, when its modules are built and it can take work.
+
+    sizes: samples of each source this worker could measure, by `variant/stage`; -1 if endless.
+    """
+
+    worker: str
+    pid: int
+    sizes: Mapping[str, int]
+    initial_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """O → W: run a task on units. Answered by one `Done`, or a `Failed`.
+
+    samples: sample ids by unit. inputs: by stream, by unit, the blocks to read.
+    outputs: streams to write; others are not wanted.
+    """
+
+    item: int
+    task: str
+    variant: int
+    step: int
+    part: int
+    version: int
+    units: tuple[int, ...]
+    samples: tuple[tuple[int, ...], ...]
+    inputs: Mapping[str, tuple[tuple[PlainHandle, ...], ...]]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """W → O: the item is finished and its outputs are readable.
+
+    outputs: by stream, a block for each unit. weights: the divisor's share of each unit (train).
+    sizes: tokens (train rows) of each unit's outputs, for filling micro-batches, by stream.
+    kept: sample ids kept by filters (ungated tasks). dropped: (sample, reason).
+    """
+
+    worker: str
+    item: int
+    outputs: Mapping[str, tuple[PlainHandle, ...]]
+    sizes: Mapping[str, tuple[int, ...]]
+    weights: tuple[float, ...]
+    metrics: Sums
+    kept: tuple[int, ...]
+    dropped: tuple[tuple[int, str], ...]
+    tokens: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backward:
+    """O → W: gradients of an `apply` item's outputs, by unit. Answered by `BackwardDone`."""
+
+    item: int
+    task: str
+    units: tuple[int, ...]
+    gradients: tuple[PlainHandle, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackwardDone:
+    """W → O: the item's gradient is accumulated; its activations are gone."""
+
+    worker: str
+    item: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """W → O: generate calls of one agent, as `Call.to_plain()`."""
+
+    worker: str
+    agent: str
+    calls: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """O → W (engine): calls issued by `origin`."""
+
+    origin: str
+    agent: str
+    calls: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """W (engine) → O: answers for `origin`, as `Completion.to_plain()`."""
+
+    worker: str
+    origin: str
+    completions: tuple[tuple[Any, ...], ...]
+    tokens: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """O → W: completions of calls that this worker issued."""
+
+    completions: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """O → W (every rank of a gang): all gradients of the part are in. Answered by `Updated`.
+
+    divisor: the step's global count; 0 for a module without samples, whose version still moves.
+    owners: (unit, rank) in unit order: who holds which unit's gradient (exact mode).
+    publish: rank 0 writes its new weights to its pool.
+    """
+
+    step: int
+    part: int
+    version: int
+    divisor: float
+    owners: tuple[tuple[int, int], ...]
+    publish: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """W → O: the module is at `version`; rank 0 adds its weights when asked to publish."""
+
+    worker: str
+    version: int
+    metrics: Mapping[str, float]
+    weights: PlainHandle | None
+    digest: str
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """O → W (engine): weights of `version`; the digest is checked. Answered by `Loaded`."""
+
+    version: int
+    weights: PlainHandle
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """W (engine) → O."""
+
+    worker: str
+    version: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """O → W: all readers are done with these blocks of yours: (offset, generation)."""
+
+    blocks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """W → O: the worker cannot go on; it exits after this."""
+
+    worker: str
+    stage: str
+    sample: int | None
+    cause: str
+    traceback: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """O → W: end. checkpoint: folder for final weights, or empty."""
+
+    checkpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """W → O, last. digest: sha256 over the module's parameters (rank 0 of a gang)."""
+
+    worker: str
+    digest: str
+    initial_digest: str
+
+
+Message = (
+    Ready
+    | Run
+    | Done
+    | Backward
+    | BackwardDone
+    | Issued
+    | Generate
+    | Generated
+    | Answers
+    | Update
+    | Updated
+    | Load
+    | Loaded
+    | Free
+    | Failed
+    | Stop
+    | Stopped
+)
+
+MESSAGES: Mapping[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        Ready,
+        Run,
+        Done,
+        Backward,
+        BackwardDone,
+        Issued,
+        Generate,
+        Generated,
+        Answers,
+        Update,
+        Updated,
+        Load,
+        Loaded,
+        Free,
+        Failed,
+        Stop,
+        Stopped,
+    )
+}
+_FIELDS = {name: tuple(f.name for f in fields(cls)) for name, cls in MESSAGES.items()}
+
+
+def encode(message: Message) -> bytes:
+    """The message's wire form."""
+    name = type(message).__name__
+    values = [getattr(message, field) for field in _FIELDS[name]]
+    packed: bytes = msgpack.packb([VERSION, name, *values])
+    return packed
+
+
+def decode(data: bytes | memoryview) -> Message:
+    """Inverse of `encode`. Raises InternalError naming an unknown version, type or shape."""
+    try:
+        parts = msgpack.unpackb(
+            data, use_list=False, strict_map_key=False, max_buffer_size=MAX_BYTES
+        )
+    except ValueError as error:
+        raise InternalError(f"a message is not msgpack: {error}") from error
+    if not isinstance(parts, tuple) or len(parts) < 2 or parts[0] != VERSION:
+        raise InternalError(f"a message of unknown version: {parts!r:.80}")
+    name, values = parts[1], parts[2:]
+    cls = MESSAGES.get(name)
+    if cls is None:
+        raise InternalError(f"a message of unknown type {name!r:.80}")
+    names = _FIELDS[name]
+    if len(values) != len(names):
+        raise InternalError(f"a {name} of {len(values)} fields, not {len(names)}")
+    message: Message = cls(**dict(zip(names, values, strict=True)))
+    return message

@@ -1,0 +1,65 @@
+"""What happens to the orchestrator beside messages, and what it asks of its shell."""
+
+from dataclasses import dataclass
+
+from flowgraph.runtime.messages import Message
+from flowgraph.runtime.progress import Progress, RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """All processes were asked to start; `now` is the run's beginning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDied:
+    """A process ended without `Stopped`. how: a sentence's end, "was killed by signal 9"."""
+
+    worker: str
+    how: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The user asked the run to end (Ctrl-C)."""
+
+
+Event = Message | Started | WorkerDied | Interrupted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Hand the message to the worker."""
+
+    worker: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Hand the progress to whoever watches."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run ended well."""
+
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """The run cannot go on: end all workers and raise RunFailed with this text."""
+
+    what: str
+    hint: str = ""
+    at: str = ""
+    traceback: str = ""
+    stage: str = ""
+    sample: int | None = None
+
+
+Action = Send | Tell | Finish | Abort

@@ -1,0 +1,204 @@
+"""Which samples a step has: the first N of the source's order that pass the filters.
+
+Never decided by arrival: verdicts are taken in the order of positions, whoever came first.
+"""
+
+from itertools import pairwise
+
+from flowgraph.ir.graph import Stage
+from flowgraph.ir.plan import Task
+from flowgraph.runtime.messages import Done, PlainHandle, Run
+from flowgraph.runtime.orchestrator.blocks import retain
+from flowgraph.runtime.orchestrator.events import Action, Send
+from flowgraph.runtime.orchestrator.state import Item, State, Step, UnitStatus, Worker
+from flowgraph.runtime.topology import part_ranges, split_units
+
+GATE = -1
+"""`Item.order` of work that decides membership and belongs to no step yet."""
+
+
+def queue_steps(state: State) -> None:
+    """Keep the present step and those that may run ahead in the queue, evaluations between."""
+    ahead = state.plan.schedule.ahead
+    while len(state.steps) <= ahead and state.next_step <= state.total_steps:
+        step = state.next_step
+        for variant, stage in enumerate(state.topology.variants(), start=1):
+            if _due(stage, step, state.total_steps):
+                _push(state, variant, step)
+        if step < state.total_steps:
+            _push(state, 0, step)
+        state.next_step += 1
+
+
+def _due(stage: Stage, step: int, total: int) -> bool:
+    """Whether the evaluation looks at the weights before step `step` (`total`: the last ones)."""
+    if step == total:
+        return True
+    if step == 0:
+        return bool(stage.attributes.get("at_start", True))
+    every = int(stage.attributes.get("every", 0))
+    return every > 0 and step % every == 0
+
+
+def _push(state: State, variant: int, step: int) -> None:
+    state.steps.append(Step(order=state.next_order, variant=variant, step=step))
+    state.next_order += 1
+
+
+def form(state: State, step: Step) -> bool:
+    """Fix the step's membership once it is known. False while it is not."""
+    if step.formed:
+        return True
+    samples = _samples(state, step)
+    if samples is None:
+        return False
+    unit = state.topology.unit_samples(state.exact)
+    step.samples = samples
+    updates = state.plan.schedule.updates if step.variant == 0 else 1
+    if updates == 1:
+        step.units = split_units(samples, unit)
+        step.parts = (range(len(step.units)),)
+    else:
+        shares = [samples[part.start : part.stop] for part in part_ranges(len(samples), updates)]
+        divided = [split_units(share, unit) for share in shares]
+        step.units = tuple(unit for units in divided for unit in units)
+        edges = [sum(map(len, divided[:part])) for part in range(updates + 1)]
+        step.parts = tuple(range(a, b) for a, b in pairwise(edges))
+    for task in state.topology.tasks_for(step.variant):
+        gated = task.gated or step.variant != 0
+        first = UnitStatus.WAITING if gated else UnitStatus.DONE
+        step.status[task.name] = [first] * len(step.units)
+        for stream in task.outputs:
+            step.blocks[stream] = [()] * len(step.units)
+            step.sizes[stream] = [0] * len(step.units)
+        if not gated:
+            _take_gate_blocks(state, step, task)
+    step.formed = True
+    return True
+
+
+def _samples(state: State, step: Step) -> tuple[int, ...] | None:
+    if step.variant:
+        count = int(state.topology.variants()[step.variant - 1].attributes["samples"])
+        size = state.source_sizes.get(str(step.variant), -1)
+        return tuple(range(count if size < 0 else min(count, size)))
+    batch = state.plan.schedule.batch
+    at_end, size = source_end(state)
+    if not state.topology.has_filters():
+        begin, end = step.step * batch, (step.step + 1) * batch
+        if at_end != "loop" and size >= 0:
+            end = min(end, size)
+            if at_end == "drop" and end - begin < batch:
+                end = begin
+        return tuple(range(begin, max(begin, end)))
+    admitted = state.gate_admitted
+    over = at_end != "loop" and 0 <= size <= state.gate_next
+    if len(admitted) < batch and not over:
+        return None
+    take = min(batch, len(admitted))
+    if take < batch and at_end == "drop":
+        take = 0
+    return tuple(admitted.popleft() for _ in range(take))
+
+
+def source_end(state: State) -> tuple[str, int]:
+    """The source's policy at its end, and its size (-1: endless or not measured)."""
+    source = state.plan.graph.by_op("source")[0]
+    return str(source.attributes.get("at_end", "loop")), state.source_sizes.get("0", -1)
+
+
+def gate_task(state: State) -> Task | None:
+    """The task of the source and its filters, when there are filters."""
+    return next((task for task in state.plan.tasks if not task.gated), None)
+
+
+def run_gate(state: State, worker: Worker) -> list[Action]:
+    """Hand the worker the next block of source positions, if more samples are wanted."""
+    task = gate_task(state)
+    if task is None or task.group != worker.group.name:
+        return []
+    at_end, size = source_end(state)
+    schedule = state.plan.schedule
+    if len(state.gate_admitted) >= schedule.batch * (schedule.ahead + 1):
+        return []
+    unit = state.topology.unit_samples(state.exact)
+    begin, end = state.gate_cursor, state.gate_cursor + unit
+    if at_end != "loop" and size >= 0:
+        end = min(end, size)
+    if begin >= end:
+        return []
+    state.gate_cursor = end
+    samples = tuple(range(begin, end))
+    item = Item(id=state.next_item, order=GATE, task=task.name, units=(begin,), worker=worker.name)
+    state.next_item += 1
+    state.items[item.id] = item
+    worker.items.add(item.id)
+    worker.inflight += len(samples)
+    message = Run(
+        item=item.id,
+        task=task.name,
+        variant=0,
+        step=-1,
+        part=0,
+        version=state.version,
+        units=(begin,),
+        samples=(samples,),
+        inputs={},
+        outputs=state.topology.outputs_for(task, 0),
+    )
+    return [Send(worker=worker.name, message=message)]
+
+
+def gate_done(state: State, item: Item, done: Done) -> list[Action]:
+    """Take the verdicts that are next in order, and count the readers of what was kept."""
+    task = state.plan.task(item.task)
+    begin = item.units[0]
+    size = state.topology.unit_samples(state.exact)
+    handles = {stream: blocks[0] for stream, blocks in done.outputs.items()}
+    actions: list[Action] = []
+    for stream, handle in handles.items():
+        readers = len(state.topology.consumers(stream))
+        actions += retain(state, handle, readers * len(done.kept))
+    state.gate_kept[begin] = (done.kept, handles)
+    at_end, total = source_end(state)
+    while state.gate_next in state.gate_kept:
+        start = state.gate_next
+        kept, blocks = state.gate_kept.pop(start)
+        state.gate_next = start + size
+        if at_end != "loop" and total >= 0:
+            state.gate_next = min(state.gate_next, total)
+        state.gate_admitted.extend(kept)
+        for sample in kept:
+            state.gate_blocks[sample] = blocks
+        _record(state, task, state.gate_next - start, len(kept))
+    return actions
+
+
+def _record(state: State, task: Task, seen: int, kept: int) -> None:
+    for stream, consumer in state.topology.inner_streams(task):
+        record = state.record(stream, consumer)
+        record.admitted += seen
+        if state.plan.graph.stage(consumer).op == "filter":
+            record.consumed += kept
+            record.dropped += seen - kept
+        else:
+            record.consumed += seen
+
+
+def _take_gate_blocks(state: State, step: Step, task: Task) -> None:
+    for stream in state.topology.outputs_for(task, 0):
+        per_unit: list[tuple[PlainHandle, ...]] = []
+        for samples in step.units:
+            per_unit.append(tuple(state.gate_blocks[sample][stream] for sample in samples))
+        step.blocks[stream] = per_unit
+        for _, consumer in _readers(state, stream):
+            state.record(stream, consumer).admitted += len(step.samples)
+    for sample in step.samples:
+        state.gate_blocks.pop(sample)
+
+
+def _readers(state: State, stream: str) -> list[tuple[str, str]]:
+    found = []
+    for task in state.topology.consumers(stream):
+        found += [pair for pair in state.topology.border_streams(task) if pair[0] == stream]
+    return found

@@ -1,0 +1,85 @@
+"""What a run tells about itself while it goes on, and when it has ended: plain data."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStarted:
+    """A process of the run. stage: the stages (or module) it serves."""
+
+    name: str
+    stage: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """All workers are ready; steps: how many will be taken."""
+
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFinished:
+    """metrics: by module (or episodes stage), by name: means over the step.
+
+    tokens: trained tokens of the step. busy: share of the step's time, by worker.
+    """
+
+    step: int
+    seconds: float
+    metrics: Mapping[str, Mapping[str, float]]
+    tokens: int
+    busy: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationFinished:
+    """figures: by name, of the weights before step `step`."""
+
+    name: str
+    step: int
+    figures: Mapping[str, float]
+
+
+Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished
+Observer = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """The end of a run: the object that `--json` prints, less what the command line adds.
+
+    samples: `stream/consumer` → admitted, consumed, dropped, in_flight (counted in samples).
+    metrics: by module, by name: means over the first and the last tenth of the steps.
+    evaluations: figures of the last evaluation, by its name. history: every step's metrics.
+    """
+
+    steps: int
+    samples: Mapping[str, Mapping[str, int]]
+    updates: Mapping[str, int]
+    metrics: Mapping[str, Mapping[str, Mapping[str, float]]]
+    evaluations: Mapping[str, Mapping[str, float]]
+    weights_digest: Mapping[str, str]
+    initial_digest: Mapping[str, str]
+    workers: tuple[Mapping[str, Any], ...] = field(default=())
+
+
+def first_and_last(
+    history: Sequence[Mapping[str, Mapping[str, float]]],
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Means over the first and the last tenth of the steps (at least one), by scope and name."""
+    tenth = max(1, len(history) // 10)
+    ends = {"first": history[:tenth], "last": history[-tenth:]} if history else {}
+    result: dict[str, dict[str, dict[str, float]]] = {}
+    for end, steps in ends.items():
+        values: dict[tuple[str, str], list[float]] = {}
+        for step in steps:
+            for scope, named in step.items():
+                for name, value in named.items():
+                    values.setdefault((scope, name), []).append(value)
+        for (scope, name), seen in values.items():
+            result.setdefault(scope, {}).setdefault(name, {})[end] = sum(seen) / len(seen)
+    return result
