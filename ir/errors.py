@@ -13,15 +13,27 @@ class FlowgraphError(Exception):
     """Base of all errors that a user may meet.
 
     `what` names the fault, `at` the user's line, `hint` the smallest change that would pass.
+    `node` is the start of the entity's line in the text form (`stage "games"`), `term` the part of
+    it that is wrong (`trajectories`): what a picture of the fault underlines.
     """
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, what: str, *, at: Location | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        at: Location | None = None,
+        hint: str | None = None,
+        node: str = "",
+        term: str = "",
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.at = at
         self.hint = hint
+        self.node = node
+        self.term = term
 
     def __str__(self) -> str:
         lines = [self.what]

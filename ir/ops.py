@@ -66,7 +66,10 @@ OPS: Mapping[str, Op] = {
         inputs=(1, 1),
         outputs=(1, 1),
         function=True,
-        attributes={"batched": _BATCHED},
+        attributes={
+            "batched": _BATCHED,
+            "expect": _a("float", "share of the records that is kept, on average", 1.0),
+        },
     ),
     "group": Op(
         doc="rows that share a key; complete when all rows of its source sample are there",
@@ -89,7 +92,10 @@ OPS: Mapping[str, Op] = {
         doc="a sample into 0..n items along a ragged dim",
         inputs=(1, 1),
         outputs=(1, 1),
-        attributes={"dim": _a("str", "name of the ragged dim")},
+        attributes={
+            "dim": _a("str", "name of the ragged dim"),
+            "expect": _a("float", "items a sample, on average", 1.0),
+        },
     ),
     "apply": Op(
         doc="a module's forward over records",

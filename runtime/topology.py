@@ -113,13 +113,56 @@ class Topology:
         stages = self.stages(task)
         return tuple((s, stage.name) for stage in stages for s in stage.inputs if s in task.inputs)
 
+    def scope(self, task: Task, variant: int, name: str) -> tuple[str, str]:
+        """Whose metric it is: a module's (losses, its agents' rewards), or the stage's own."""
+        if variant:
+            return self.variants()[variant - 1].name, name
+        if name.startswith("reward/"):
+            return self.plan.graph.agent(name.removeprefix("reward/")).module, "reward"
+        if task.kind in ("train", "apply"):
+            return self.module_of(task).name, name
+        return task.name, name
+
 
 def split_units(samples: tuple[int, ...], unit: int) -> tuple[tuple[int, ...], ...]:
     """Contiguous units of a membership; the last may be smaller."""
     return tuple(samples[i : i + unit] for i in range(0, len(samples), unit))
 
 
-def part_ranges(units: int, updates: int) -> tuple[range, ...]:
-    """Contiguous, nearly equal runs of units, one an optimizer update."""
-    edges = [units * part // updates for part in range(updates + 1)]
-    return tuple(range(a, b) for a, b in pairwise(edges))
+Units = tuple[tuple[int, ...], ...]
+
+
+def divide(samples: tuple[int, ...], unit: int, updates: int) -> tuple[Units, tuple[range, ...]]:
+    """A membership as units, and the runs of units that make one optimizer update each.
+
+    Parts are contiguous and nearly equal in samples; no unit crosses from one to the next.
+    """
+    edges = [len(samples) * part // updates for part in range(updates + 1)]
+    divided = [split_units(samples[a:b], unit) for a, b in pairwise(edges)]
+    marks = [sum(map(len, divided[:part])) for part in range(updates + 1)]
+    units = tuple(unit for units in divided for unit in units)
+    return units, tuple(range(a, b) for a, b in pairwise(marks))
+
+
+def evaluation_due(stage: Stage, step: int, total: int) -> bool:
+    """Whether the evaluation looks at the weights before step `step` (`total`: the last ones)."""
+    if step == total:
+        return True
+    if step == 0:
+        return bool(stage.attributes.get("at_start", True))
+    every = int(stage.attributes.get("every", 0))
+    return every > 0 and step % every == 0
+
+
+def fill_micro_batches(sizes: list[int], budget: int) -> list[list[int]]:
+    """Runs of consecutive units whose tokens fit the budget; one that alone does not goes alone."""
+    batches: list[list[int]] = []
+    tokens = 0
+    for unit, size in enumerate(sizes):
+        if batches and tokens + size <= budget:
+            batches[-1].append(unit)
+            tokens += size
+        else:
+            batches.append([unit])
+            tokens = size
+    return batches

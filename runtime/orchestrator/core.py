@@ -37,7 +37,8 @@ from flowgraph.runtime.orchestrator.events import (
     WorkerDied,
 )
 from flowgraph.runtime.orchestrator.membership import GATE, gate_done
-from flowgraph.runtime.orchestrator.state import Item, RunPhase, State, Step, UnitStatus, Worker
+from flowgraph.runtime.orchestrator.state import Item, RunPhase, State, Step, Worker
+from flowgraph.runtime.orchestrator.units import finish
 from flowgraph.runtime.orchestrator.updates import advance, loaded, updated
 from flowgraph.runtime.progress import RunResult, RunStarted, first_and_last
 
@@ -151,8 +152,7 @@ def _done(state: State, done: Done) -> list[Action]:
     for stream, sizes in done.sizes.items():
         for unit, size in zip(item.units, sizes, strict=True):
             found.sizes[stream][unit] = size
-    for unit in item.units:
-        found.status[task.name][unit] = UnitStatus.DONE
+    finish(state, found, task, item.units)
     if task.kind == "train" and found.variant == 0:
         weights = found.weights.setdefault(task.name, [0.0] * len(found.units))
         for unit, weight in zip(item.units, done.weights, strict=True):
@@ -248,24 +248,10 @@ def _count(state: State, found: Step, item: Item, done: Done) -> None:
 def _add_metrics(state: State, found: Step, item: Item, metrics: Sums) -> None:
     task = state.plan.task(item.task)
     for name, (total, count) in metrics.items():
-        scope, metric = _scope(state, found, task.name, name)
+        scope, metric = state.topology.scope(task, found.variant, name)
         sums = found.metrics.setdefault((scope, metric), [0.0, 0.0])
         sums[0] += total
         sums[1] += count
-
-
-def _scope(state: State, found: Step, task_name: str, name: str) -> tuple[str, str]:
-    """Whose metric it is: a module's (losses, its agents' rewards), or the stage's own."""
-    task = state.plan.task(task_name)
-    if found.variant:
-        own = state.topology.variants()[found.variant - 1].name
-        return own, name
-    if name.startswith("reward/"):
-        agent = name.removeprefix("reward/")
-        return state.plan.graph.agent(agent).module, "reward"
-    if task.kind in ("train", "apply"):
-        return state.topology.module_of(task).name, name
-    return task.name, name
 
 
 def _stop(state: State) -> list[Action]:

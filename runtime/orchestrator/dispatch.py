@@ -10,6 +10,7 @@ from flowgraph.runtime.messages import PlainHandle, Run
 from flowgraph.runtime.orchestrator.events import Action, Send
 from flowgraph.runtime.orchestrator.membership import form, queue_steps, run_gate
 from flowgraph.runtime.orchestrator.state import Item, Phase, State, Step, UnitStatus, Worker
+from flowgraph.runtime.orchestrator.units import start
 
 
 def dispatch(state: State) -> list[Action]:
@@ -65,41 +66,42 @@ def _worker_for(state: State, task: Task) -> Worker | None:
     return min(fitting, key=lambda worker: (worker.inflight, worker.index), default=None)
 
 
-def _ready(state: State, step: Step, task: Task, unit: int) -> bool:
-    if step.status[task.name][unit] is not UnitStatus.WAITING:
-        return False
-    for stream in task.inputs:
-        producer = state.plan.producer(stream)
-        if step.status[producer.name][unit] is not UnitStatus.DONE:
-            return False
-    return True
-
-
 def _next_units(state: State, step: Step, task: Task) -> tuple[int, ...]:
     """Units of the next item, or none when it must wait."""
-    scope = step.parts[step.part] if _by_part(task) else range(len(step.units))
+    progress = step.tasks[task.name]
+    if not progress.ready:
+        return ()
     if state.plan.schedule.mode == "barrier" and task.kind == "train":
         hosts = state.topology.of_kind("host")
-        if any(s is not UnitStatus.DONE for host in hosts for s in step.status[host.name]):
+        if not all(step.tasks[host.name].all_done for host in hosts):
             return ()
-    ready = [unit for unit in scope if _ready(state, step, task, unit)]
-    if not ready:
+    by_part = _by_part(task)
+    if by_part and step.part_of[progress.ready[0]] != step.part:
         return ()
     if state.exact or task.kind != "train":
-        return (ready[0],)
+        return (progress.ready[0],)
+    return _micro_batch(state, step, task)
+
+
+def _micro_batch(state: State, step: Step, task: Task) -> tuple[int, ...]:
+    """Ready units that fill the budget, or all that will come when they are all there."""
+    progress = step.tasks[task.name]
     budget = int(state.topology.train_stage(task).attributes["micro_batch"])
+    sizes = step.sizes[task.inputs[0]]
+    scope = step.parts[step.part]
     chosen: list[int] = []
     tokens = 0
-    stream = task.inputs[0]
-    for unit in ready:
-        size = step.sizes[stream][unit]
-        if chosen and tokens + size > budget:
+    for unit in progress.ready:
+        if unit not in scope:
+            break
+        if chosen and tokens + sizes[unit] > budget:
             return tuple(chosen)
         chosen.append(unit)
-        tokens += size
-    more = any(
-        step.status[task.name][unit] is UnitStatus.WAITING for unit in scope if unit not in chosen
+        tokens += sizes[unit]
+    given = sum(
+        status is not UnitStatus.WAITING for status in progress.status[scope.start : scope.stop]
     )
+    more = len(scope) - given > len(chosen)
     return () if more and tokens < budget else tuple(chosen)
 
 
@@ -125,8 +127,7 @@ def _send(state: State, step: Step, task: Task, units: tuple[int, ...], worker: 
     )
     state.next_item += 1
     state.items[item.id] = item
-    for unit in units:
-        step.status[task.name][unit] = UnitStatus.RUNNING
+    start(step, task, units)
     worker.items.add(item.id)
     worker.inflight += cost(step, task, units)
     samples = tuple(step.units[unit] for unit in units)

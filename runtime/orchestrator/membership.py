@@ -3,15 +3,13 @@
 Never decided by arrival: verdicts are taken in the order of positions, whoever came first.
 """
 
-from itertools import pairwise
-
-from flowgraph.ir.graph import Stage
 from flowgraph.ir.plan import Task
 from flowgraph.runtime.messages import Done, PlainHandle, Run
 from flowgraph.runtime.orchestrator.blocks import retain
 from flowgraph.runtime.orchestrator.events import Action, Send
-from flowgraph.runtime.orchestrator.state import Item, State, Step, UnitStatus, Worker
-from flowgraph.runtime.topology import part_ranges, split_units
+from flowgraph.runtime.orchestrator.state import Item, State, Step, Worker
+from flowgraph.runtime.orchestrator.units import begin
+from flowgraph.runtime.topology import divide, evaluation_due
 
 GATE = -1
 """`Item.order` of work that decides membership and belongs to no step yet."""
@@ -23,21 +21,11 @@ def queue_steps(state: State) -> None:
     while len(state.steps) <= ahead and state.next_step <= state.total_steps:
         step = state.next_step
         for variant, stage in enumerate(state.topology.variants(), start=1):
-            if _due(stage, step, state.total_steps):
+            if evaluation_due(stage, step, state.total_steps):
                 _push(state, variant, step)
         if step < state.total_steps:
             _push(state, 0, step)
         state.next_step += 1
-
-
-def _due(stage: Stage, step: int, total: int) -> bool:
-    """Whether the evaluation looks at the weights before step `step` (`total`: the last ones)."""
-    if step == total:
-        return True
-    if step == 0:
-        return bool(stage.attributes.get("at_start", True))
-    every = int(stage.attributes.get("every", 0))
-    return every > 0 and step % every == 0
 
 
 def _push(state: State, variant: int, step: int) -> None:
@@ -55,24 +43,15 @@ def form(state: State, step: Step) -> bool:
     unit = state.topology.unit_samples(state.exact)
     step.samples = samples
     updates = state.plan.schedule.updates if step.variant == 0 else 1
-    if updates == 1:
-        step.units = split_units(samples, unit)
-        step.parts = (range(len(step.units)),)
-    else:
-        shares = [samples[part.start : part.stop] for part in part_ranges(len(samples), updates)]
-        divided = [split_units(share, unit) for share in shares]
-        step.units = tuple(unit for units in divided for unit in units)
-        edges = [sum(map(len, divided[:part])) for part in range(updates + 1)]
-        step.parts = tuple(range(a, b) for a, b in pairwise(edges))
+    step.units, step.parts = divide(samples, unit, updates)
+    ungated = [] if step.variant else [task for task in state.plan.tasks if not task.gated]
     for task in state.topology.tasks_for(step.variant):
-        gated = task.gated or step.variant != 0
-        first = UnitStatus.WAITING if gated else UnitStatus.DONE
-        step.status[task.name] = [first] * len(step.units)
         for stream in task.outputs:
             step.blocks[stream] = [()] * len(step.units)
             step.sizes[stream] = [0] * len(step.units)
-        if not gated:
-            _take_gate_blocks(state, step, task)
+    begin(state, step, [task.name for task in ungated])
+    for task in ungated:
+        _take_gate_blocks(state, step, task)
     step.formed = True
     return True
 
@@ -85,12 +64,12 @@ def _samples(state: State, step: Step) -> tuple[int, ...] | None:
     batch = state.plan.schedule.batch
     at_end, size = source_end(state)
     if not state.topology.has_filters():
-        begin, end = step.step * batch, (step.step + 1) * batch
+        start, end = step.step * batch, (step.step + 1) * batch
         if at_end != "loop" and size >= 0:
             end = min(end, size)
-            if at_end == "drop" and end - begin < batch:
-                end = begin
-        return tuple(range(begin, max(begin, end)))
+            if at_end == "drop" and end - start < batch:
+                end = start
+        return tuple(range(start, max(start, end)))
     admitted = state.gate_admitted
     over = at_end != "loop" and 0 <= size <= state.gate_next
     if len(admitted) < batch and not over:
@@ -122,14 +101,14 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
     if len(state.gate_admitted) >= schedule.batch * (schedule.ahead + 1):
         return []
     unit = state.topology.unit_samples(state.exact)
-    begin, end = state.gate_cursor, state.gate_cursor + unit
+    start, end = state.gate_cursor, state.gate_cursor + unit
     if at_end != "loop" and size >= 0:
         end = min(end, size)
-    if begin >= end:
+    if start >= end:
         return []
     state.gate_cursor = end
-    samples = tuple(range(begin, end))
-    item = Item(id=state.next_item, order=GATE, task=task.name, units=(begin,), worker=worker.name)
+    samples = tuple(range(start, end))
+    item = Item(id=state.next_item, order=GATE, task=task.name, units=(start,), worker=worker.name)
     state.next_item += 1
     state.items[item.id] = item
     worker.items.add(item.id)
@@ -141,7 +120,7 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
         step=-1,
         part=0,
         version=state.version,
-        units=(begin,),
+        units=(start,),
         samples=(samples,),
         inputs={},
         outputs=state.topology.outputs_for(task, 0),
@@ -152,14 +131,14 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
 def gate_done(state: State, item: Item, done: Done) -> list[Action]:
     """Take the verdicts that are next in order, and count the readers of what was kept."""
     task = state.plan.task(item.task)
-    begin = item.units[0]
+    first = item.units[0]
     size = state.topology.unit_samples(state.exact)
     handles = {stream: blocks[0] for stream, blocks in done.outputs.items()}
     actions: list[Action] = []
     for stream, handle in handles.items():
         readers = len(state.topology.consumers(stream))
         actions += retain(state, handle, readers * len(done.kept))
-    state.gate_kept[begin] = (done.kept, handles)
+    state.gate_kept[first] = (done.kept, handles)
     at_end, total = source_end(state)
     while state.gate_next in state.gate_kept:
         start = state.gate_next

@@ -65,10 +65,28 @@ class Item:
 
 
 @dataclass(slots=True)
+class TaskProgress:
+    """How far one task is in a step. Every unit is in one state; `ready` is sorted.
+
+    missing: inputs that have not come, by unit. done: units finished, by part.
+    """
+
+    status: list[UnitStatus]
+    missing: list[int]
+    done: list[int]
+    ready: list[int] = field(default_factory=list)
+
+    @property
+    def all_done(self) -> bool:
+        return sum(self.done) == len(self.status)
+
+
+@dataclass(slots=True)
 class Step:
     """One step, training (variant 0) or evaluation.
 
-    status, weights, sizes and blocks are by task or stream, then by unit.
+    tasks: by task name. weights, sizes and blocks are by task or stream, then by unit.
+    part_of: by unit, the optimizer update that it belongs to.
     owners: by module, which rank holds which unit's gradient.
     """
 
@@ -82,7 +100,8 @@ class Step:
     phase: Phase = Phase.AHEAD
     formed: bool = False
     began: float = 0.0
-    status: dict[str, list[UnitStatus]] = field(default_factory=dict)
+    tasks: dict[str, TaskProgress] = field(default_factory=dict)
+    part_of: list[int] = field(default_factory=list)
     blocks: dict[str, list[tuple[PlainHandle, ...]]] = field(default_factory=dict)
     sizes: dict[str, list[int]] = field(default_factory=dict)
     weights: dict[str, list[float]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ before any versioned work of the step is handed out; a module without samples mo
 from flowgraph.runtime.messages import Load, Loaded, Update, Updated
 from flowgraph.runtime.orchestrator.blocks import release, retain
 from flowgraph.runtime.orchestrator.events import Action, Send, Tell
-from flowgraph.runtime.orchestrator.state import Phase, State, Step, UnitStatus
+from flowgraph.runtime.orchestrator.state import Phase, State, Step
 from flowgraph.runtime.progress import EvaluationFinished, StepFinished
 
 
@@ -28,13 +28,12 @@ def advance(state: State, now: float) -> list[Action]:
 def _part_done(state: State, step: Step) -> bool:
     if step.backward:
         return False
-    scope = step.parts[step.part]
     last = step.part + 1 == len(step.parts)
     for task in state.topology.tasks_for(step.variant):
-        units = scope if task.kind != "host" and not last else range(len(step.units))
-        if task.kind == "host" and not last:
-            continue
-        if any(step.status[task.name][unit] is not UnitStatus.DONE for unit in units):
+        progress = step.tasks[task.name]
+        if last and not progress.all_done:
+            return False
+        if task.kind != "host" and progress.done[step.part] < len(step.parts[step.part]):
             return False
     return True
 

@@ -1,0 +1,87 @@
+"""bind-agents: the groups of workers, and which agent's calls each engine answers."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from flowgraph.ir.graph import Agent
+from flowgraph.ir.index import attribute
+from flowgraph.ir.plan import Layout, WorkerGroup
+from flowgraph.passes.demand import (
+    calls_a_step,
+    max_length_of,
+    prompt_tokens,
+    response_tokens,
+    slots_of,
+    unit_of,
+    used_agents,
+)
+from flowgraph.passes.estimate_costs import gang_modules
+from flowgraph.passes.state import Choices, State
+
+CORES_A_HOST = 8
+"""Cores for which one more stage worker is started."""
+
+MOST_HOSTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BindAgents:
+    """Requires counts. Ensures a group for the host, each played agent and each held module.
+
+    Each agent has engines of its own; agents that share a module are loaded with the same weights.
+    Changes nothing else.
+    """
+
+    name: ClassVar[str] = "bind-agents"
+
+    def apply(self, state: State) -> State:
+        choices = Choices(self.name, state.pins)
+        host = _host(state, choices)
+        engines = [_engine(state, agent, choices) for agent in used_agents(state.graph)]
+        gangs = [
+            WorkerGroup(
+                name=f"{module.name}.gang",
+                kind="gang",
+                module=module.name,
+                replicas=state.counts[f"{module.name}.gang"],
+                layout=Layout(dp=state.counts[f"{module.name}.gang"]),
+            )
+            for module in gang_modules(state)
+        ]
+        return choices.onto(state, groups=(host, *engines, *gangs))
+
+
+def _host(state: State, choices: Choices) -> WorkerGroup:
+    cores = sum(node.cores for node in state.cluster.nodes)
+    count = max(1, min(MOST_HOSTS, cores // CORES_A_HOST))
+    because = f"{cores} cores, one stage worker for each {CORES_A_HOST}, at least one"
+    replicas = choices.choose("host", "replicas", count, because)
+    flights = [attribute(stage, "in_flight") for stage in state.graph.by_op("episodes")]
+    share = math.ceil(max(flights, default=0) / replicas)
+    unit, _ = unit_of(state.graph)
+    held = share if flights else 2 * unit
+    because = (
+        f"{max(flights)} tasks in flight over {replicas} workers"
+        if flights
+        else f"two units of {unit}: one is made while the other is read"
+    )
+    choices.choose("host", "in_flight", held, because)
+    return WorkerGroup(name="host", kind="stage", replicas=replicas, in_flight=held)
+
+
+def _engine(state: State, agent: Agent, choices: Choices) -> WorkerGroup:
+    slots = choices.choose(agent.name, "slots", *slots_of(state, agent))
+    length = choices.choose(agent.name, "max_length", *max_length_of(state, agent))
+    tokens = float(calls_a_step(state, agent)) * (prompt_tokens(agent) + response_tokens(agent))
+    name = f"{agent.name}.engine"
+    choices.choose(name, "backlog", f"{tokens:.0f} tokens", "expected calls x tokens, a step")
+    return WorkerGroup(
+        name=name,
+        kind="engine",
+        module=agent.module,
+        agents=(agent.name,),
+        replicas=state.counts[name],
+        slots=slots,
+        max_length=length,
+    )

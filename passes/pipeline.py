@@ -1,0 +1,122 @@
+"""The compiler, read top to bottom: `compile_graph` runs `PIPELINE` and makes the plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flowgraph.ir.cluster import Cluster
+from flowgraph.ir.errors import FlowgraphError, InternalError
+from flowgraph.ir.graph import Graph
+from flowgraph.ir.plan import Plan, Prediction
+from flowgraph.ir.verify import verify_flow, verify_plan
+from flowgraph.passes.bind_agents import BindAgents
+from flowgraph.passes.check_consistency import CheckConsistency
+from flowgraph.passes.estimate_costs import EstimateCosts
+from flowgraph.passes.infer_rates import InferRates
+from flowgraph.passes.lower_edges import LowerEdges
+from flowgraph.passes.match_throughput import MatchThroughput
+from flowgraph.passes.pins import read_pins
+from flowgraph.passes.place import PlaceGroups
+from flowgraph.passes.plan_packing import PlanPacking
+from flowgraph.passes.simplify import Simplify
+from flowgraph.passes.state import Pass, State
+from flowgraph.passes.wire import Wire
+
+PIPELINE: tuple[Pass, ...] = (
+    LowerEdges(),  # gradients and weights are edges like others: all later passes must see them
+    InferRates(),  # what cannot balance is refused before anything is decided
+    CheckConsistency(),  # so is what cannot be synchronous
+    Simplify(),  # nothing is planned for stages without effect
+    PlanPacking(),  # how many tokens a trainer takes at once, which activations depend on
+    EstimateCosts(),  # seconds and bytes of each part
+    MatchThroughput(),  # processes a part, from its seconds
+    BindAgents(),  # groups of workers, from the counts
+    PlaceGroups(),  # nodes and devices, once it is known how many of each
+    Wire(),  # tasks and channels, once it is known who is near whom
+)
+
+Watch = Callable[[str, State], None]
+
+
+def compile_graph(
+    graph: Graph,
+    cluster: Cluster,
+    pins: Mapping[str, Any] | None = None,
+    *,
+    watch: Watch | None = None,
+) -> Plan:
+    """The plan of `graph` on `cluster`; deterministic.
+
+    pins: decisions to keep, `{"solver.engines": 2}`. watch: called with each pass's name and the
+    state after it. Raises GraphError, PlanError or ConfigurationError for the user's fault.
+    """
+    verify_flow(graph)
+    state = State(graph=graph, cluster=cluster, pins=read_pins(graph, pins or {}))
+    done: list[str] = []
+    for step in PIPELINE:
+        state = _run(step, state, done)
+        done.append(step.name)
+        if watch is not None:
+            watch(step.name, state)
+    plan = plan_of(state)
+    verify_plan(plan)
+    return plan
+
+
+def _run(step: Pass, state: State, done: list[str]) -> State:
+    """One pass and the verifier; a fault that it made is ours, and names it."""
+    try:
+        after = step.apply(state)
+    except FlowgraphError:
+        raise
+    except Exception as error:
+        raise InternalError(
+            f"pass {step.name} failed (after {', '.join(done) or 'none'}): {error!r}"
+        ) from error
+    if after.graph is not state.graph:
+        try:
+            verify_flow(after.graph)
+        except FlowgraphError as error:
+            raise InternalError(
+                f"pass {step.name} (after {', '.join(done) or 'none'}) made a graph that is not "
+                f"legal: {error.what}",
+                at=error.at,
+            ) from error
+    return after
+
+
+def plan_of(state: State) -> Plan:
+    """The plan dialect's form of what the passes decided."""
+    if state.schedule is None:
+        raise InternalError("the pipeline ended without a schedule: wire must be its last pass")
+    return Plan(
+        graph=replace(state.graph, pins=dict(state.pins.values)),
+        cluster=state.cluster,
+        tasks=state.tasks,
+        groups=state.groups,
+        channels=state.channels,
+        schedule=state.schedule,
+        pool_bytes=state.pool_bytes,
+        prediction=predict(state),
+        decisions=state.decisions,
+    )
+
+
+def predict(state: State) -> Prediction:
+    """Expected seconds of a step: parts overlap on devices of their own, and add up on cores."""
+    seconds = {g.name: state.costs[g.name].seconds / g.replicas for g in state.groups}
+    shared = {
+        n.name: n.cores for n in state.cluster.nodes if state.cluster.kind(n.device).kind == "cpu"
+    }
+    busy: dict[str, float] = {}
+    for group in state.groups:
+        for place in group.places:
+            if place.node in shared:
+                busy[place.node] = busy.get(place.node, 0.0) + seconds[group.name]
+    crowded = [total / shared[node] for node, total in busy.items()]
+    return Prediction(
+        step_seconds=max([*seconds.values(), *crowded]),
+        seconds=seconds,
+        memory_bytes={name: cost.memory_bytes for name, cost in state.costs.items()},
+        rates={name: str(rate) for name, rate in state.rates.items()},
+    )

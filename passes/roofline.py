@@ -1,0 +1,76 @@
+"""Time and memory of a described model on a described device (Williams et al. 2009, roofline).
+
+FLOPs of a decoder token forward: 2 a parameter, and 2 * 2 * width * length / 2 a layer for causal
+attention over `length` tokens; backward takes twice the forward. Activations kept for backward:
+about 17 * width + 2.5 * heads * length elements a token and layer (Korthikanti et al.,
+arXiv 2205.05198, in elements), and the logits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flowgraph.ir.graph import Module
+from flowgraph.passes import assumptions
+
+BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A model as far as its cost goes. bytes: of one parameter. activation_bytes: a token."""
+
+    parameters: int
+    layers: int
+    width: int
+    bytes: int
+    dtype: str
+    activation_bytes: float
+
+    def flops_a_token(self, length: float) -> float:
+        """Of a forward over one token of a sequence of `length`."""
+        return 2.0 * self.parameters + 2.0 * self.layers * self.width * length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """flops: peak by dtype; bandwidth: bytes/s of its memory."""
+
+    flops: Mapping[str, float]
+    bandwidth: float
+
+    def peak(self, shape: Shape) -> float:
+        """FLOP/s in the model's dtype."""
+        return self.flops.get(shape.dtype, min(self.flops.values()))
+
+    def compute(self, shape: Shape, *, tokens: float, length: float, passes: int) -> float:
+        """Seconds for `tokens` in sequences of `length`; passes: 1 forward, 3 with backward."""
+        flops = passes * tokens * shape.flops_a_token(length)
+        return flops / (self.peak(shape) * assumptions.EFFICIENCY)
+
+    def launches(self, shape: Shape) -> float:
+        """Seconds that one pass over the layers takes whatever its size."""
+        return shape.layers * assumptions.KERNELS_A_LAYER * assumptions.KERNEL_SECONDS
+
+
+def shape_of(module: Module) -> Shape:
+    """From the module's description; what it does not say is assumed."""
+    said = module.description
+    layers, width = int(said.get("layers") or 1), int(said.get("width") or 64)
+    size = BYTES.get(module.dtype, 4)
+    elements = layers * (17 * width + 2.5 * int(said.get("heads") or 1) * assumptions.SAMPLE_TOKENS)
+    return Shape(
+        parameters=int(said.get("parameters") or assumptions.GENERIC_PARAMETERS),
+        layers=layers,
+        width=width,
+        bytes=size,
+        dtype=module.dtype,
+        activation_bytes=elements * size + 4 * int(said.get("vocab") or 0),
+    )
+
+
+def kv_bytes(module: Module) -> int:
+    """Bytes of the keys and values of one token; 0 for models without a described cache."""
+    said = module.description
+    heads = int(said.get("kv_heads") or said.get("heads") or 0)
+    width = int(said.get("head_width") or int(said.get("width") or 0) // max(1, heads))
+    return 2 * int(said.get("layers") or 0) * heads * width * BYTES.get(module.dtype, 4)

@@ -1,0 +1,104 @@
+"""What the passes hand to one another: the graph, and what has been decided of it so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+from flowgraph.ir.cluster import Cluster
+from flowgraph.ir.graph import Graph
+from flowgraph.ir.plan import Channel, Decision, Layout, Schedule, Task, WorkerGroup
+from flowgraph.passes.pins import Pins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one process of a part takes. `seconds`: of a step's whole demand on one process.
+
+    part: a group's name (`<agent>.engine`, `<module>.gang`). memory_bytes: held by one process.
+    terms: what the memory is made of, for messages. measured: False for an estimate.
+    """
+
+    part: str
+    seconds: float
+    memory_bytes: int
+    terms: Mapping[str, int] = field(default_factory=dict)
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Immutable; a pass returns a new one.
+
+    rates: records a source sample, by stream. tokens: expected tokens a record, by stream.
+    costs: by group name. counts: processes by group name (match-throughput). layouts: by module.
+    groups, tasks, channels, schedule: parts of the plan, each filled by one pass.
+    """
+
+    graph: Graph
+    cluster: Cluster
+    pins: Pins
+    rates: Mapping[str, Fraction] = field(default_factory=dict)
+    tokens: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    groups: tuple[WorkerGroup, ...] = ()
+    tasks: tuple[Task, ...] = ()
+    channels: tuple[Channel, ...] = ()
+    schedule: Schedule | None = None
+    pool_bytes: int = 0
+    decisions: tuple[Decision, ...] = ()
+
+
+class Pass(Protocol):
+    """A frozen dataclass whose fields are the pass's options."""
+
+    @property
+    def name(self) -> str: ...
+
+    def apply(self, state: State) -> State: ...
+
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Choices:
+    """Collects the decisions of one pass; a pinned value takes the place of the chosen one."""
+
+    by: str
+    pins: Pins
+    made: list[Decision] = field(default_factory=list)
+
+    def choose(self, subject: str, name: str, value: T, because: str, runner_up: Any = None) -> T:
+        """The pin's value if there is one, else `value`; records which and why."""
+        pinned = self.pins.get(subject, name)
+        if pinned is not None:
+            self.made.append(
+                Decision(
+                    by=self.by,
+                    subject=subject,
+                    name=name,
+                    value=pinned,
+                    runner_up=None if pinned == value else value,
+                    binding="pinned",
+                    pinned=True,
+                )
+            )
+            chosen: T = pinned
+            return chosen
+        self.made.append(
+            Decision(
+                by=self.by,
+                subject=subject,
+                name=name,
+                value=value,
+                runner_up=runner_up,
+                binding=because,
+            )
+        )
+        return value
+
+    def onto(self, state: State, **changes: Any) -> State:
+        """The state with `changes` and this pass's decisions."""
+        return replace(state, decisions=(*state.decisions, *self.made), **changes)

@@ -1,0 +1,182 @@
+"""wire: tasks, the channels between them, their budgets, and the schedule."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+from flowgraph.ir.errors import PlanError
+from flowgraph.ir.graph import Stream
+from flowgraph.ir.index import index
+from flowgraph.ir.plan import Channel, Schedule, Task, WorkerGroup
+from flowgraph.ir.types import Field, Ragged, RecordType, Symbol
+from flowgraph.passes import assumptions
+from flowgraph.passes.demand import batch_of, chunk_of, unit_of, updates_of
+from flowgraph.passes.roofline import shape_of
+from flowgraph.passes.state import Choices, State
+from flowgraph.passes.tasks import form_tasks
+
+AHEAD = 2
+LEAST_BYTES = 1 << 20
+LEAST_POOL = 1 << 26
+ROOM = 4
+"""Lengths are expectations: a channel gets this many times the bytes expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Requires placed groups. Ensures tasks, schedule, a channel for every stream that crosses a
+    task's border, and pools that hold what their group's channels may. Changes nothing else.
+
+    No deadlock: a channel holds all records of the steps that may be in flight, so that a task
+    which waits for several streams (a join, an update) never waits for room in one of them.
+    """
+
+    name: ClassVar[str] = "wire"
+
+    def apply(self, state: State) -> State:
+        choices = Choices(self.name, state.pins)
+        tasks = form_tasks(index(state.graph))
+        schedule = _schedule(state, choices)
+        made: dict[str, tuple[Channel, ...]] = {}
+        for stream in state.graph.streams:
+            makers, into = _ends(state, stream, tasks)
+            if into:
+                channel = _channel(state, stream, [*makers, *into], schedule, choices)
+                made[makers[0]] = (*made.get(makers[0], ()), channel)
+        channels = tuple(channel for own in made.values() for channel in own)
+        pool = _pool(state.groups, made, state, choices)
+        return choices.onto(
+            state, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool
+        )
+
+
+def _schedule(state: State, choices: Choices) -> Schedule:
+    graph = state.graph
+    batch, updates = batch_of(graph), updates_of(graph)
+    chunk = choices.choose("schedule", "chunk", *chunk_of(graph))
+    if (batch // updates) % chunk:
+        raise PlanError(
+            f"schedule.chunk: {batch} samples / {updates} updates = {batch // updates} samples an "
+            f"update, which chunks of {chunk} do not divide",
+            hint=f"schedule.chunk={math.gcd(batch // updates, chunk)}",
+        )
+    return Schedule(
+        batch=batch,
+        chunk=chunk,
+        unit=choices.choose("schedule", "unit", *unit_of(graph)),
+        updates=updates,
+        ahead=choices.choose(
+            "schedule", "ahead", AHEAD, "what needs no weights is made while the step trains"
+        ),
+        mode=choices.choose(
+            "schedule",
+            "mode",
+            "pipeline",
+            "the update waits for the whole step either way",
+            runner_up="barrier",
+        ),
+    )
+
+
+def _ends(state: State, stream: Stream, tasks: tuple[Task, ...]) -> tuple[list[str], list[str]]:
+    """Groups that make the stream and groups that read it; nobody when it stays in one task."""
+    maker = {name: task.group for task in tasks for name in task.outputs}
+    if stream.kind == "gradient":
+        trainer = next(task for task in tasks if stream.producer in task.stages)
+        return [trainer.group], [maker[stream.name.removesuffix(".gradient")]]
+    if stream.kind == "weights":
+        module = stream.name.removesuffix(".weights")
+        engines = [g.name for g in state.groups if g.kind == "engine" and g.module == module]
+        return [f"{module}.gang"], engines
+    into = [task.group for task in tasks if stream.name in task.inputs]
+    return ([maker[stream.name]] if into else []), list(dict.fromkeys(into))
+
+
+def _channel(
+    state: State, stream: Stream, ends: list[str], schedule: Schedule, choices: Choices
+) -> Channel:
+    nodes = {p.node for g in state.groups if g.name in ends for p in g.places}
+    transport = choices.choose(
+        stream.name,
+        "transport",
+        "shared-memory" if len(nodes) == 1 else "zeromq",
+        f"all on {min(nodes)}" if len(nodes) == 1 else f"{len(nodes)} nodes",
+    )
+    if stream.kind == "weights":
+        module = state.graph.module(stream.name.removesuffix(".weights"))
+        shape = shape_of(module)
+        size, records = 2 * shape.parameters * shape.bytes, 2
+        because = f"2 versions of {shape.parameters} parameters"
+    else:
+        rate = state.rates[stream.name]
+        # What may run ahead of the step that trains holds its records too.
+        steps = 1 + (schedule.ahead if stream.kind == "data" else 0)
+        records = max(1, math.ceil(steps * ROOM * schedule.batch * rate))
+        a_record = record_bytes(stream.type, state.tokens.get(stream.name, 0.0))
+        size = records * a_record
+        because = f"{steps} steps x {_per_step(schedule.batch, rate)} records, {ROOM} times over"
+    choices.choose(stream.name, "capacity", f"{size / 2**20:.1f} MiB", because)
+    return Channel(
+        stream=stream.name,
+        transport=transport,
+        capacity_bytes=max(LEAST_BYTES, size),
+        capacity_records=records,
+        kind=stream.kind,
+    )
+
+
+def _per_step(batch: int, rate: Fraction) -> str:
+    return f"{float(batch * rate):g}"
+
+
+def record_bytes(record: RecordType, tokens: float) -> int:
+    """Expected bytes of one record; `tokens` is the expected length of ragged dims over tokens."""
+    return sum(_field_bytes(field, tokens) for field in record.fields)
+
+
+ITEM_BYTES = {"bool": 1, "uint8": 1, "int32": 4, "float16": 2, "bfloat16": 2, "float32": 4}
+
+
+def _field_bytes(field: Field, tokens: float) -> int:
+    size = float(ITEM_BYTES.get(field.dtype, 8))
+    if field.dtype == "str":
+        size = assumptions.TEXT_BYTES
+    for dim in field.dims:
+        if isinstance(dim, Ragged) and dim.name == "tokens" and tokens:
+            size *= tokens
+        else:
+            size *= assumptions.RAGGED_LENGTH if isinstance(dim, Ragged | Symbol) else dim
+    return math.ceil(size)
+
+
+def _pool(
+    groups: tuple[WorkerGroup, ...],
+    made: Mapping[str, tuple[Channel, ...]],
+    state: State,
+    choices: Choices,
+) -> int:
+    """Bytes of a worker's pool segment: the most that the channels of one group may hold."""
+    wanted = {name: sum(c.capacity_bytes for c in channels) for name, channels in made.items()}
+    most = max(wanted, key=lambda name: wanted[name], default="")
+    size = max(LEAST_POOL, wanted.get(most, 0))
+    size = 1 << (size - 1).bit_length()
+    for node in state.cluster.nodes:
+        workers = sum(place.node == node.name for g in groups for place in g.places)
+        held = sum(
+            state.costs[g.name].memory_bytes
+            for g in groups
+            for place in g.places
+            if place.node == node.name and state.cluster.kind(node.device).kind == "cpu"
+        )
+        if node.memory_bytes and held + workers * size > node.memory_bytes:
+            raise PlanError(
+                f"node {node.name!r} has {node.memory_bytes / 2**30:.3g} GiB; {workers} workers "
+                f"need {held / 2**30:.3g} GiB and pools of {size / 2**30:.3g} GiB each, for the "
+                f"channels of {most}",
+                hint="a smaller schedule.ahead, fewer workers, or a smaller batch",
+            )
+    because = f"the channels of {most} fill it" if size > LEAST_POOL else "the least"
+    choices.choose("pool", "bytes", size, because)
+    return size
