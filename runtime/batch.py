@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowgraph.ir.types import RecordType
 from flowgraph.runtime import rows as rows_
@@ -66,7 +67,7 @@ class Batch:
             raise IndexError(f"row {i} of {self.rows}")
         return self.slice(i, i + 1).to_rows()[0]
 
-    def take(self, index: Sequence[int] | Int64s) -> Batch:
+    def take(self, index: Sequence[int] | Int64s | NDArray[np.bool_]) -> Batch:
         """The records at `index` (or where a bool mask is true), copied, in that order."""
         wanted = np.asarray(index)
         if wanted.dtype == np.bool_:

@@ -1,7 +1,9 @@
 """One piece of work: a task over some units of a step, with the batches that it reads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from flowgraph.runtime.batch import Batch
 
@@ -26,3 +28,12 @@ class Item:
     units: tuple[int, ...] = ()
     samples: tuple[tuple[int, ...], ...] = ()
     inputs: Mapping[str, tuple[Batch, ...]] = field(default_factory=dict)
+
+
+def members(batch: Batch, samples: Sequence[int]) -> Batch:
+    """The rows that belong to these samples, in their order; the batch itself when all do.
+
+    Blocks are cut where they were made, units where membership was decided: these may differ.
+    """
+    mask = np.isin(batch["sample"].values, np.asarray(samples, np.int64))
+    return batch if mask.all() else batch.take(mask)

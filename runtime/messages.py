@@ -272,10 +272,10 @@ def encode(message: Message) -> bytes:
 
 def decode(data: bytes | memoryview) -> Message:
     """Inverse of `encode`. Raises InternalError naming an unknown version, type or shape."""
+    if len(data) > MAX_BYTES:
+        raise InternalError(f"a message of {len(data)} bytes; at most {MAX_BYTES} are read")
     try:
-        parts = msgpack.unpackb(
-            data, use_list=False, strict_map_key=False, max_buffer_size=MAX_BYTES
-        )
+        parts = msgpack.unpackb(data, use_list=False, strict_map_key=False)
     except ValueError as error:
         raise InternalError(f"a message is not msgpack: {error}") from error
     if not isinstance(parts, tuple) or len(parts) < 2 or parts[0] != VERSION:

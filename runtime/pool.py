@@ -120,9 +120,13 @@ class Segment:
         offset = self._arena.take(ALIGN + nbytes)
         if offset is None:
             return None
-        self._back(offset + ALIGN + nbytes)
+        try:
+            self._back(offset + ALIGN + nbytes)
+            batch.write_into(self._memory[offset + ALIGN : offset + ALIGN + nbytes])
+        except BaseException:
+            self._arena.give(offset)
+            raise
         self._generation += 1
-        batch.write_into(self._memory[offset + ALIGN : offset + ALIGN + nbytes])
         _HEADER.pack_into(self._memory, offset, _MAGIC, self._generation, nbytes)
         self._live[offset] = self._generation
         return Handle(

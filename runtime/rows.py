@@ -213,12 +213,22 @@ def cells_of(column: Column) -> list[Any]:
         leaves: Any = [data[a:b].decode() for a, b in pairwise(bounds)]
         levels = column.offsets[:-1]
         return _nested(leaves, levels)
-    values = column.values
-    if column.dtype == "bfloat16":
-        values = (values.astype(np.uint32) << 16).view(np.float32)
+    values = locked(column)
     if not column.offsets:
         return values.tolist() if values.ndim == 1 else list(values)
     return _nested(values, column.offsets)
+
+
+def locked(column: Column) -> Values:
+    """The flat values as a read-only view; bfloat16 as float32.
+
+    Read-only everywhere, since in a worker they are another process's memory.
+    """
+    values = column.values.view()
+    if column.dtype == "bfloat16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    values.flags.writeable = False
+    return values
 
 
 def _nested(leaves: Any, levels: Sequence[Int64s]) -> list[Any]:

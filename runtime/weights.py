@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from flowgraph.ir.errors import RunFailed
 from flowgraph.kernels import flat_layout, flat_nbytes, unflatten_
 from flowgraph.kernels import flatten as flatten_tensors
-
-ALIGN = 16
+from flowgraph.kernels.flat import ALIGN
 
 
 class WeightsRefused(RunFailed):

@@ -1,0 +1,1 @@
+"""Rollout engines: calls of token ids in, completions of token ids out."""

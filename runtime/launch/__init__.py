@@ -1,0 +1,1 @@
+"""How a plan's processes are started: `local.py` on this machine, by `zygote.py`."""

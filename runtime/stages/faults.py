@@ -1,0 +1,108 @@
+"""Turns whatever the user's code raised into one StageFailed that points at the user's line."""
+
+import inspect
+import os
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from flowgraph.ir.errors import FlowgraphError
+from flowgraph.ir.graph import Stage
+from flowgraph.ir.location import UNKNOWN, Location
+from flowgraph.runtime.failures import FunctionUnavailable, RecordMismatch, StageFailed
+
+_OURS = Path(__file__).resolve().parents[1]  # the runtime's own folder
+
+
+@contextmanager
+def blamed(stage: Stage, sample: int | None) -> Iterator[None]:
+    """What is raised inside becomes a StageFailed of this stage and sample."""
+    try:
+        yield
+    except Exception as error:
+        raise failure(stage, sample, error) from error
+
+
+def failure(stage: Stage, sample: int | None, error: Exception) -> StageFailed:
+    """The StageFailed for an exception; one that is a StageFailed already stays as it is."""
+    if isinstance(error, StageFailed):
+        return error
+    frames = _users_frames(error.__traceback__)
+    cause = error.what if isinstance(error, FlowgraphError) else _one_line(error)
+    at = _place(frames) if frames is not None else None
+    if isinstance(error, FunctionUnavailable):
+        return StageFailed(
+            stage.name, sample, cause, trace=error.trace, at=declared(stage), hint=error.hint
+        )
+    trace = "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+    hint = error.hint if isinstance(error, FlowgraphError) else None
+    return StageFailed(stage.name, sample, cause, trace=trace, at=at or declared(stage), hint=hint)
+
+
+def mismatch(stage: Stage, samples: Sequence[int], error: RecordMismatch) -> StageFailed:
+    """A record that the stage's function gave does not fit the stream's type."""
+    sample = samples[error.row] if error.row < len(samples) else None
+    what = f"returned a record whose field '{error.field}' {_tail(error.problem)}"
+    return StageFailed(stage.name, sample, what, at=declared(stage))
+
+
+def declared(stage: Stage) -> Location | None:
+    """The line where the user declared the stage, when known."""
+    return None if stage.at == UNKNOWN else stage.at
+
+
+def defined(function: Callable[..., object]) -> Location | None:
+    """The line where the function is defined, when known."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Location(_typed(code.co_filename), code.co_firstlineno) if code else None
+
+
+def _tail(problem: str) -> str:
+    verbs = ("is ", "has ", "expects ")
+    return problem if problem.startswith(verbs) else f"is wrong: {problem}"
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return f"{name}: {text}" if text else name
+
+
+def _users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame on that is neither ours nor the event loop's."""
+    while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
+
+
+def _place(trace: TracebackType) -> Location:
+    """The innermost frame in the user's own files; library frames below it are skipped."""
+    first = trace
+    place = Location(_typed(first.tb_frame.f_code.co_filename), first.tb_lineno)
+    step: TracebackType | None = trace
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if _is_users(name) and not _is_library(name):
+            place = Location(_typed(name), step.tb_lineno)
+        step = step.tb_next
+    return place
+
+
+def _is_users(file: str) -> bool:
+    path = Path(file).resolve()
+    return _OURS not in path.parents and path.parent.name != "asyncio" and path.is_file()
+
+
+def _is_library(file: str) -> bool:
+    """In site-packages or the standard library: where an error surfaces, not where it was made."""
+    parts = Path(file).resolve().parts
+    return "site-packages" in parts or os.path.dirname(os.__file__) in str(Path(file).resolve())
+
+
+def _typed(file: str) -> str:
+    """As the user would type it: relative to the working folder when the file lies below it."""
+    path = Path(file).resolve()
+    here = Path.cwd()
+    return str(path.relative_to(here)) if here in path.parents else str(path)

@@ -1,0 +1,261 @@
+"""One class a kind of host stage: from batches to batches, a unit at a time.
+
+A unit is computed alone, so that its result does not depend on which units came in one item.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from flowgraph.ir.graph import Graph, Stage
+from flowgraph.ir.types import SAMPLE, RecordType
+from flowgraph.runtime.batch import Batch, Column
+from flowgraph.runtime.column import bounds_of
+from flowgraph.runtime.failures import RecordMismatch
+from flowgraph.runtime.item import Item
+from flowgraph.runtime.stages import reshape
+from flowgraph.runtime.stages.calls import CallPort
+from flowgraph.runtime.stages.credit import add_advantage
+from flowgraph.runtime.stages.episodes import Episodes
+from flowgraph.runtime.stages.faults import blamed, mismatch
+from flowgraph.runtime.stages.records import batch_of, columns, maker
+from flowgraph.runtime.stages.sources import Reader
+
+Units = list[Batch]
+"""A stream's batches, aligned with the item's units."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One item on its way through the stages, and what they note about it.
+
+    passed: sample ids that every filter so far let through, or None before the first filter.
+    """
+
+    item: Item
+    port: CallPort
+    figures: dict[str, tuple[float, float]] = field(default_factory=dict)
+    dropped: dict[int, str] = field(default_factory=dict)
+    passed: set[int] | None = None
+
+
+class Operator(Protocol):
+    """A stage that can be run: batches of its input streams in, of its output streams out."""
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]: ...
+
+
+class Source:
+    """Reads the unit's sample ids. `reader_of` gives the reader of a variant."""
+
+    def __init__(self, stage: Stage, type: RecordType, reader_of: Callable[[int], Reader]) -> None:
+        self._stage = stage
+        self._type = type
+        self._reader_of = reader_of
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        reader = self._reader_of(work.item.variant)
+        return [[self._read(reader, samples) for samples in work.item.samples]]
+
+    def _read(self, reader: Reader, samples: Sequence[int]) -> Batch:
+        records = []
+        for sample in samples:
+            with blamed(self._stage, sample):
+                records.append(reader.read(sample))
+        key = {SAMPLE.name: Column("int64", np.array(samples, np.int64))}
+        return with_key(self._stage, self._type, records, key)
+
+
+class Map:
+    """One record to one record, or a batch of columns to one of the same number of rows."""
+
+    def __init__(
+        self, stage: Stage, type: RecordType, function: Callable[..., Any], params: dict[str, Any]
+    ) -> None:
+        self._stage = stage
+        self._type = type
+        self._function = function
+        self._params = params
+        self._make = maker(function)
+        self._batched = bool(stage.attributes.get("batched", False))
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        change = self._whole if self._batched else self._each
+        return [[change(batch) for batch in inputs[0]]]
+
+    def _each(self, batch: Batch) -> Batch:
+        made = []
+        for row in batch.to_rows():
+            with blamed(self._stage, row["sample"]):
+                made.append(self._function(self._make(row), **self._params))
+        return with_key(self._stage, self._type, made, batch.columns)
+
+    def _whole(self, batch: Batch) -> Batch:
+        if batch.rows == 0:
+            return Batch.empty(self._type)
+        with blamed(self._stage, None):
+            given = self._function(columns(batch), **self._params)
+            made = batch_of(without_key(self._type), given, batch.rows)
+        whole = {**made.columns, **{name: batch[name] for name in self._type.key}}
+        return Batch(batch.rows, {name: whole[name] for name in self._type.names})
+
+
+class Filter:
+    """Keeps the records for which the function is true."""
+
+    def __init__(
+        self, stage: Stage, gated: bool, function: Callable[..., Any], params: dict[str, Any]
+    ) -> None:
+        self._stage = stage
+        self._gated = gated
+        self._function = function
+        self._params = params
+        self._make = maker(function)
+        self._batched = bool(stage.attributes.get("batched", False))
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        kept = [batch.take(self._mask(batch)) for batch in inputs[0]]
+        passed = _samples(kept)
+        work.passed = passed if work.passed is None else work.passed & passed
+        if self._gated:
+            for sample in sorted(_samples(inputs[0]) - passed):
+                work.dropped.setdefault(sample, f"filter '{self._stage.name}'")
+        return [kept]
+
+    def _mask(self, batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        if self._batched and batch.rows:
+            with blamed(self._stage, None):
+                given = np.asarray(self._function(columns(batch), **self._params))
+                if given.dtype != np.bool_ or given.shape != (batch.rows,):
+                    raise ValueError(
+                        f"expects bool [{batch.rows}], got {given.dtype} {list(given.shape)}"
+                    )
+                return given
+        mask = np.zeros(batch.rows, np.bool_)
+        for at, row in enumerate(batch.to_rows()):
+            with blamed(self._stage, row["sample"]):
+                mask[at] = bool(self._function(self._make(row), **self._params))
+        return mask
+
+
+class Sink:
+    """Hands records to the user's function; those of an evaluation are not its business."""
+
+    def __init__(self, stage: Stage, function: Callable[..., Any], params: dict[str, Any]) -> None:
+        self._stage = stage
+        self._function = function
+        self._params = params
+        self._make = maker(function)
+        self._batched = bool(stage.attributes.get("batched", False))
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        for batch in inputs[0] if work.item.variant == 0 else []:
+            if self._batched:
+                with blamed(self._stage, None):
+                    self._function(columns(batch), **self._params)
+                continue
+            for row in batch.to_rows():
+                with blamed(self._stage, row["sample"]):
+                    self._function(self._make(row), **self._params)
+        return []
+
+
+class Credit:
+    """Adds an advantage to each row, from the rewards of whole groups.
+
+    Without key fields all rows of the item are one group: whoever makes items gives it a whole
+    part of a step then.
+    """
+
+    def __init__(self, stage: Stage, function: Callable[..., Any], params: dict[str, Any]) -> None:
+        self._stage = stage
+        self._function = function
+        self._params = params
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        if self._stage.attributes.get("group"):
+            return [[self._added(batch) for batch in inputs[0]]]
+        bounds = bounds_of(np.array([batch.rows for batch in inputs[0]], np.int64))
+        whole = self._added(Batch.concat(inputs[0]))
+        return [[whole.slice(int(a), int(b)) for a, b in pairwise(bounds)]]
+
+    def _added(self, batch: Batch) -> Batch:
+        sample = int(batch["sample"].values[0]) if batch.rows else None
+        with blamed(self._stage, sample):
+            by = self._stage.attributes.get("group", ())
+            return add_advantage(batch, self._function, by, self._params)
+
+
+class Reshape:
+    """`unnest`, `group` and `join`: no code of the user's."""
+
+    def __init__(self, stage: Stage, graph: Graph) -> None:
+        self._stage = stage
+        self._from = [graph.stream(name).type for name in stage.inputs]
+        self._to = graph.stream(stage.outputs[0]).type
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        return [[self._reshaped(batches) for batches in zip(*inputs, strict=True)]]
+
+    def _reshaped(self, batches: Sequence[Batch]) -> Batch:
+        attributes = self._stage.attributes
+        with blamed(self._stage, None):
+            if self._stage.op == "unnest":
+                return reshape.unnest(batches[0], self._from[0], self._to, attributes["dim"])
+            if self._stage.op == "group":
+                by = attributes.get("by", ("sample",))
+                return reshape.group(batches[0], by, int(attributes.get("size", 0)))
+            return reshape.join(batches, self._from, self._to)
+
+
+class Play:
+    """Runs episodes; an output stream for each agent whose rows somebody reads."""
+
+    def __init__(
+        self, stage: Stage, episodes: Episodes, params_of: Callable[[int], dict[str, Any]]
+    ) -> None:
+        self._stage = stage
+        self._episodes = episodes
+        self._params_of = params_of
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+        variant = work.item.variant
+        outcome = await self._episodes.run(
+            inputs[0], work.port, variant=variant, params=self._params_of(variant)
+        )
+        for name, (total, count) in outcome.figures.items():
+            before = work.figures.get(name, (0.0, 0.0))
+            work.figures[name] = (before[0] + total, before[1] + count)
+        for sample, reason in outcome.dropped.items():
+            work.dropped.setdefault(sample, reason)
+        return [outcome.tables[agent] for agent in tabled_agents(self._stage)]
+
+
+def tabled_agents(stage: Stage) -> list[str]:
+    """The agent whose table each output of an episodes stage is: `<stage>.<agent>`."""
+    return [output.removeprefix(f"{stage.name}.") for output in stage.outputs]
+
+
+def without_key(type: RecordType) -> RecordType:
+    """The fields that the user's function gives: the key is carried, never computed."""
+    return RecordType(fields=tuple(f for f in type.fields if f.name not in type.key), key=())
+
+
+def with_key(
+    stage: Stage, type: RecordType, records: Sequence[Any], key: Mapping[str, Column]
+) -> Batch:
+    """The user's records as a batch, with the key columns beside. Raises StageFailed."""
+    samples = key[SAMPLE.name].values
+    try:
+        made = Batch.from_rows(without_key(type), records)
+    except RecordMismatch as error:
+        raise mismatch(stage, samples.tolist(), error) from error
+    whole = {**made.columns, **{name: key[name] for name in type.key}}
+    return Batch(made.rows, {name: whole[name] for name in type.names})
+
+
+def _samples(batches: Sequence[Batch]) -> set[int]:
+    return {sample for batch in batches for sample in batch["sample"].values.tolist()}

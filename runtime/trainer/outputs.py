@@ -1,0 +1,101 @@
+"""What a forward over a micro-batch gives a loss or a metric, and the fields it may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.trainer.micro_batch import MicroBatch
+from flowgraph.runtime.trainer.spec import TrainSpec
+from flowgraph.runtime.trainer.tensors import on_device
+
+RENAMED = {"behaviour_logprobs": "logprobs"}
+"""What a loss calls the log-probs that rows were sampled with: `logprobs` are its outputs'."""
+
+
+class Outputs:
+    """Arrays over the T tokens of a micro-batch's rows, row after row, without padding.
+
+    logprobs, entropy: float32 [T] with gradient; of the token, given those before it in its
+    row, and of the distribution (in nats) it is drawn from. 0 outside `loss_mask`.
+    segment_ids: int32 [T], one number from 1 for each row.
+    """
+
+    def __init__(
+        self,
+        *,
+        logprobs: Tensor,
+        entropy: Tensor,
+        segment_ids: Tensor,
+        selected: Tensor,
+        states: Tensor,
+        module: Any,
+    ) -> None:
+        """selected: int64 [S], tokens that count. states: [S, D], what they are predicted from."""
+        self.logprobs = logprobs
+        self.entropy = entropy
+        self.segment_ids = segment_ids
+        self._selected = selected
+        self._states = states
+        self._module = module
+
+    @cached_property
+    def predictions(self) -> Tensor:
+        """The likeliest token at each place, int64 [T]; -1 outside `loss_mask`."""
+        with torch.no_grad():
+            best = self._module.logits(self._states.detach()).argmax(-1)
+        nothing = torch.full_like(self.segment_ids, -1, dtype=torch.int64)
+        return nothing.index_copy(0, self._selected, best)
+
+
+class Fields(Mapping[str, Tensor]):
+    """The rows' fields over a micro-batch's tokens [T, ...], brought there when asked for.
+
+    Fields with one value a token are as they are; fields with one value a row are repeated at
+    each of its tokens. `loss_mask` is the effective one; `behaviour_logprobs` is the rows' own
+    `logprobs`; `segment_ids` is the outputs'.
+    """
+
+    def __init__(
+        self,
+        spec: TrainSpec,
+        batch: Batch,
+        micro: MicroBatch,
+        made: Mapping[str, Tensor],
+        device: torch.device,
+    ) -> None:
+        """made: what is there already, under its final name."""
+        self._spec = spec
+        self._batch = batch
+        self._micro = micro
+        self._made = dict(made)
+        self._device = device
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._made:
+            self._made[name] = self._bring(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        renamed = {new for new, old in RENAMED.items() if old in self._batch.columns}
+        known = self._spec.token_fields | self._spec.row_fields | renamed
+        return iter(sorted(known | self._made.keys()))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _bring(self, name: str) -> Tensor:
+        known = name if name in self._batch.columns else RENAMED.get(name, name)
+        column = self._batch.columns.get(known)
+        if column is not None and known in self._spec.token_fields:
+            values = column.values[self._micro.taken]
+        elif column is not None and known in self._spec.row_fields:
+            values = self._micro.repeated(column.values)
+        else:
+            raise KeyError(f"no field '{name}'; there are {', '.join(self)}")
+        return on_device(values, column.dtype, self._device)

@@ -1,0 +1,238 @@
+"""Training on items: join, pack, the user's loss, backward, and the gradient of joined features."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from flowgraph.ir.errors import GraphError
+from flowgraph.ir.graph import Stage
+from flowgraph.ir.plan import Plan, Task
+from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.functions import load
+from flowgraph.runtime.item import Item
+from flowgraph.runtime.policy.admit import OverLongError
+from flowgraph.runtime.trainer.feature_gradient import FeatureGradient
+from flowgraph.runtime.trainer.forward import Features, forward, is_decoder
+from flowgraph.runtime.trainer.interface import Sums, TrainResult
+from flowgraph.runtime.trainer.join import Rows, join_rows
+from flowgraph.runtime.trainer.micro_batch import MicroBatch
+from flowgraph.runtime.trainer.outputs import Fields, Outputs
+from flowgraph.runtime.trainer.packing import Pieces, cut_pieces, effective_mask, pack_pieces
+from flowgraph.runtime.trainer.spec import LOSS_MASK, TOKENS, TrainSpec
+from flowgraph.runtime.trainer.tally import Tally
+from flowgraph.runtime.trainer.tensors import on_device
+
+Collecting = Callable[[Sequence[int]], AbstractContextManager[None]]
+"""Says to which units the backward passes inside the block belong."""
+
+
+class TrainTask:
+    """One train task on one rank.
+
+    In exact mode units are taken alone, so that their shapes are their own; otherwise all units of
+    an item are packed together.
+    """
+
+    def __init__(
+        self, plan: Plan, task: Task, module: nn.Module, *, exact: bool, device: torch.device
+    ) -> None:
+        """Raises GraphError when the module cannot be trained by a loss over tokens."""
+        self._plan = plan
+        self._spec = TrainSpec.of(plan, task)
+        self._module = module
+        self._exact = exact
+        self._device = device
+        self._functions: dict[str, Callable[..., Any]] = {}
+        self._load(self._spec.stage)
+        if not is_decoder(module):
+            raise GraphError(
+                f"stage '{self._spec.stage.name}': {type(module).__name__} gives no token "
+                "log-probs: a trained module has `unembedding()` and `logits(hidden)`",
+                at=self._spec.stage.at,
+            )
+
+    def train(self, item: Item, collecting: Collecting) -> TrainResult:
+        """Adds the item's gradient to the module's; see `TrainResult`."""
+        tally, weights = Tally(), dict.fromkeys(item.units, 0.0)
+        gradients: list[Batch] = []
+        dropped: list[tuple[int, str]] = []
+        for rows in self._groups(item):
+            packed = self._pack(rows)
+            samples = rows.batch["sample"].values
+            dropped += [(int(samples[row]), reason) for row, reason in packed.pieces.dropped]
+            weights.update(zip(rows.units, packed.unit_weights(rows), strict=True))
+            back = FeatureGradient(self._spec, rows, self._device)
+            with collecting(rows.units):
+                for micro in packed.micro_batches:
+                    tally.add(self._learn(rows, packed, micro, back))
+            gradients += back.batches()
+            if "reward" in rows.batch.columns:
+                reward = rows.batch["reward"].values.sum(dtype=np.float64)
+                tally.add({"reward": float(reward), "rows": float(rows.batch.rows)})
+        sums = {"loss": 0.0, "entropy": 0.0} | tally.sums() | {"tokens": sum(weights.values())}
+        self._require_finite(item, sums)
+        features = self._spec.features
+        streams = {features.stream: tuple(gradients)} if features and features.trained else {}
+        return TrainResult(weights=weights, sums=sums, gradients=streams, dropped=tuple(dropped))
+
+    @torch.no_grad()
+    def evaluate(self, item: Item, stage: Stage) -> Sums:
+        """The metric of an `evaluate` stage over the item: (sum, count) by name.
+
+        Without a metric, `loss` by the train stage's own and tokens.
+        """
+        sums, counts = Tally(), Tally()
+        for rows in self._groups(item):
+            packed = self._pack(rows)
+            for micro in packed.micro_batches:
+                outputs, fields = self._forward(rows, packed, micro, None)
+                if stage.function is None:
+                    loss = self._call(self._spec.stage, outputs, fields)[0]
+                    figures = {"loss": (loss, fields[LOSS_MASK].sum())}
+                else:
+                    figures = dict(self._call(stage, outputs, fields))
+                sums.add({name: figure[0] for name, figure in figures.items()})
+                counts.add({name: figure[1] for name, figure in figures.items()})
+        totals = counts.sums()
+        return {name: (value, totals[name]) for name, value in sums.sums().items()}
+
+    def _groups(self, item: Item) -> Iterable[Rows]:
+        """Rows that are computed together: a unit in exact mode, otherwise the whole item."""
+        count = len(item.units)
+        for index in [[i] for i in range(count)] if self._exact else [list(range(count))]:
+            inputs = {name: [parts[i] for i in index] for name, parts in item.inputs.items()}
+            yield join_rows(self._spec, inputs, [item.units[i] for i in index])
+
+    def _pack(self, rows: Rows) -> _Packed:
+        batch, limits = rows.batch, self._spec.limits
+        tokens = batch[TOKENS].values.astype(np.int64, copy=False)
+        given = batch[LOSS_MASK].values if LOSS_MASK in batch.columns else None
+        try:
+            pieces = cut_pieces(
+                rows.offsets, limits, ids=batch["sample"].values, visual=rows.visual
+            )
+        except OverLongError as error:
+            stage = self._spec.stage
+            raise StageFailed(stage.name, None, str(error), at=stage.at) from error
+        mask = effective_mask(given, tokens.size, pieces)
+        micro_batches = pack_pieces(pieces, tokens, mask, limits, visual=rows.visual)
+        return _Packed(tokens=tokens, mask=mask, pieces=pieces, micro_batches=micro_batches)
+
+    def _learn(
+        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient
+    ) -> Mapping[str, Tensor | float]:
+        """Forward, loss and backward of one micro-batch; its sums."""
+        outputs, fields = self._forward(rows, packed, micro, back)
+        loss, metrics = self._call(self._spec.stage, outputs, fields)
+        if loss.requires_grad:
+            loss.backward()
+        elif outputs.logprobs.requires_grad:
+            # Without it, nothing trains: a frozen decoder over rows without features.
+            stage = self._spec.stage
+            cause = "the loss does not depend on the module's outputs"
+            raise StageFailed(stage.name, None, cause, at=stage.at)
+        back.collect()
+        entropy = (outputs.entropy.detach() * fields[LOSS_MASK]).sum()
+        return {"loss": loss, "entropy": entropy, **metrics}
+
+    def _forward(
+        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient | None
+    ) -> tuple[Outputs, Fields]:
+        features = self._features(rows, packed, micro, back)
+        with _named(self._spec.stage):
+            outputs = forward(
+                self._module,
+                micro,
+                packed.tokens,
+                temperature=self._spec.temperature,
+                device=self._device,
+                features=features,
+            )
+        made = {
+            LOSS_MASK: torch.from_numpy(packed.mask[micro.taken]).to(self._device),
+            "segment_ids": outputs.segment_ids,
+        }
+        return outputs, Fields(self._spec, rows.batch, micro, made, self._device)
+
+    def _features(
+        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient | None
+    ) -> Features | None:
+        """The features of the placeholder tokens that the forward runs over."""
+        joined = rows.features
+        if joined is None:
+            return None
+        here = np.flatnonzero(packed.tokens[micro.source] == self._spec.placeholder)
+        if not here.size:
+            return None
+        # Placeholders of the item in the order of its tokens are what `index` is aligned with.
+        index = joined.index[np.searchsorted(joined.places, micro.source[here])]
+        leaf = on_device(joined.column.values[index], joined.column.dtype, self._device)
+        if back is not None:
+            back.expect(leaf, index)
+        return leaf, micro.target[here]
+
+    def _load(self, stage: Stage) -> Callable[..., Any]:
+        """The stage's loss or metric, found once."""
+        if stage.name not in self._functions:
+            if stage.function is None:
+                raise GraphError(f"stage '{stage.name}': names no loss", at=stage.at)
+            found = load(stage.function, self._plan.graph.root, exact=self._exact)
+            self._functions[stage.name] = partial(found, **stage.function.params)
+        return self._functions[stage.name]
+
+    def _call(self, stage: Stage, outputs: Outputs, fields: Fields) -> Any:
+        """What the stage's loss or metric returns."""
+        function = self._load(stage)
+        with _named(stage):
+            return function(outputs, fields)
+
+    def _require_finite(self, item: Item, sums: Mapping[str, float]) -> None:
+        if not np.isfinite(sums["loss"]):
+            samples = [sample for unit in item.samples for sample in unit]
+            stage = self._spec.stage
+            raise StageFailed(
+                stage.name,
+                samples[0] if len(samples) == 1 else None,
+                f"the loss of step {item.step} is {sums['loss']} over samples "
+                f"{', '.join(map(str, samples[:8]))}{', ...' if len(samples) > 8 else ''}",
+                at=stage.at,
+                hint="a lower learning rate, clipping, or a look at these samples",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Packed:
+    """Rows packed: their flat tokens, what each counts, and the micro-batches."""
+
+    tokens: NDArray[np.int64]
+    mask: NDArray[np.float32]
+    pieces: Pieces
+    micro_batches: tuple[MicroBatch, ...]
+
+    def unit_weights(self, rows: Rows) -> list[float]:
+        """Sum of the mask over each unit's tokens."""
+        edges = rows.offsets[rows.unit_rows]
+        return [float(self.mask[a:b].sum(dtype=np.float64)) for a, b in pairwise(edges.tolist())]
+
+
+@contextmanager
+def _named(stage: Stage) -> Iterator[None]:
+    """Whatever the user's module, loss or metric raises becomes a StageFailed with its trace."""
+    try:
+        yield
+    except Exception as error:
+        trace = "".join(traceback.format_exception(error))
+        cause = f"{type(error).__name__}: {error}"
+        raise StageFailed(stage.name, None, cause, trace=trace, at=stage.at) from error

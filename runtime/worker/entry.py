@@ -1,0 +1,82 @@
+"""A worker process from its first line to its last: what every kind has in common."""
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from flowgraph.ir.binary import decode
+from flowgraph.ir.errors import FlowgraphError
+from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.messages import Failed
+from flowgraph.runtime.worker.engine import run_engine
+from flowgraph.runtime.worker.gang import run_gang
+from flowgraph.runtime.worker.link import Link
+from flowgraph.runtime.worker.spec import WorkerSpec
+from flowgraph.runtime.worker.stage import run_stage
+
+KINDS = {"stage": run_stage, "engine": run_engine, "gang": run_gang}
+
+
+def prepare_torch(exact: bool) -> None:
+    """One thread a worker: that is what makes results equal wherever work runs.
+
+    exact: only deterministic operations, and an error for others.
+    """
+    torch.set_num_threads(1)
+    if exact:
+        torch.use_deterministic_algorithms(True)
+
+
+def main(spec: WorkerSpec) -> int:
+    """Run the worker; its exit status. Ctrl-C is the orchestrator's to handle, not ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _redirect(spec.log)
+    link = Link(spec.name, spec.endpoint)
+    try:
+        prepare_torch(spec.exact)
+        plan = decode(Path(spec.plan).read_bytes())
+        kind = plan.group(spec.group).kind
+        KINDS[kind](spec, plan, link, os.getpid())
+    except BaseException as error:
+        traceback.print_exc()
+        link.send(failure(spec, error))
+        return 1
+    finally:
+        link.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def failure(spec: WorkerSpec, error: BaseException) -> Failed:
+    """The error as a message; a `StageFailed` knows its stage and sample."""
+    stage, sample, cause, trace, at = spec.group, None, _one_line(error), "", ""
+    if isinstance(error, StageFailed):
+        stage, sample, cause, trace = error.stage, error.sample, error.cause, error.trace
+    if isinstance(error, FlowgraphError) and error.at is not None:
+        at = str(error.at)
+    return Failed(
+        worker=spec.name,
+        stage=stage,
+        sample=sample,
+        cause=cause,
+        traceback=trace or "".join(traceback.format_exception(error)),
+        at=at,
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error).strip().replace("\n", " ")
+    return text if isinstance(error, FlowgraphError) else f"{type(error).__name__}: {text}"
+
+
+def _redirect(log: str) -> None:
+    """Standard output and error, also of C code, go to the worker's log."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
