@@ -24,8 +24,10 @@ def add_apply(
     """Record an apply; its records have the key and the module's output."""
     name = draft.claim("stage", name, f"{module.name}-apply")
     read = draft.streams[stream].type
-    handed = _handed(read, stream, inputs, f"apply '{name}'")
-    made = _output_field(draft.modules[module.name], output, handed, type)
+    described = draft.modules[module.name]
+    wanted = tuple(described.description.get("inputs") or ())
+    handed = _handed(read, stream, inputs, wanted, f"apply '{name}'")
+    made = _output_field(described, output, handed, type)
     keys = tuple(field for field in read.fields if field.name in read.key)
     if output in read.key or not output.isidentifier():
         raise refuse(f"apply '{name}': output names a field, got '{output}'")
@@ -43,12 +45,19 @@ def add_apply(
 
 
 def _handed(
-    read: RecordType, stream: str, inputs: Sequence[str] | None, role: str
+    read: RecordType,
+    stream: str,
+    inputs: Sequence[str] | None,
+    wanted: tuple[str, ...],
+    role: str,
 ) -> tuple[Field, ...]:
-    """The fields handed to the module: all that are not keys unless some are named."""
+    """The fields handed to the module: those named, else those it is described to want, else all.
+
+    Keys are never handed over.
+    """
     own = {field.name: field for field in read.fields if field.name not in read.key}
     if inputs is None:
-        inputs = tuple(own)
+        inputs = wanted or tuple(own)
     if isinstance(inputs, str) or not inputs:
         raise refuse(f"{role}: inputs lists field names, got {inputs!r}")
     for name in inputs:
@@ -57,6 +66,13 @@ def _handed(
                 f"{role}: expects field '{name}', stream '{stream}' has no such field",
                 hint=choices(name, own, what="field"),
             )
+    missing = next((name for name in wanted if name not in inputs), None)
+    if missing is not None:
+        raise refuse(
+            f"{role}: the module reads '{missing}', which is not among its inputs "
+            f"{', '.join(inputs)}",
+            hint=f"inputs={wanted!r}",
+        )
     return tuple(own[name] for name in inputs)
 
 

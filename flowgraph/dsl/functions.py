@@ -39,7 +39,7 @@ def refer(function: AnyFunction, params: Mapping[str, Any], *, role: str) -> Fun
     return FunctionRef(
         module=module,
         qualname=function.__qualname__,
-        path="" if _installed(file, module) else os.path.abspath(file),
+        path="" if installed(file, module) else os.path.abspath(file),
         digest=digest(file),
         params=plain_parameters(params, role),
     )
@@ -70,7 +70,7 @@ def digest(file: str) -> str:
 def origin(function: AnyFunction) -> str:
     """` (file:line)` of the user's function, ` (module)` of an installed one; for messages."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or _installed(code.co_filename, function.__module__):
+    if code is None or installed(code.co_filename, function.__module__):
         return f" ({function.__module__})"
     return f" ({shown(code.co_filename)}:{code.co_firstlineno})"
 
@@ -141,7 +141,8 @@ def _file(function: AnyFunction, role: str) -> str:
     return str(file)
 
 
-def _installed(file: str, module: str) -> bool:
+def installed(file: str, module: str) -> bool:
+    """Whether workers find the module without the user's folders: a package's, Python's, ours."""
     if module.partition(".")[0] == flowgraph.__name__:
         return True
     real = os.path.realpath(file)

@@ -11,7 +11,7 @@ from traceback import walk_tb
 from types import ModuleType, TracebackType
 from typing import Any
 
-from flowgraph.dsl.functions import AnyFunction
+from flowgraph.dsl.functions import AnyFunction, import_base, installed
 from flowgraph.dsl.graph import Graph
 from flowgraph.dsl.location import shown
 from flowgraph.dsl.settings import typed_settings
@@ -63,7 +63,7 @@ def _split(target: str) -> tuple[Path, str]:
         )
     if not file.is_file():
         raise ConfigurationError(f"{text}: no such file")
-    if not file.stem.isidentifier():
+    if not file.stem.isidentifier() or file.stem.startswith("__"):
         raise ConfigurationError(
             f"{text}: workers import it by its name, and '{file.stem}' is no module name",
             hint=f"mv {text} {file.with_name(file.stem.replace('-', '_') + '.py').name}",
@@ -74,16 +74,8 @@ def _split(target: str) -> tuple[Path, str]:
 @contextmanager
 def _importable(file: Path) -> Iterator[None]:
     """The file's folder first on the path; modules of the load before are forgotten."""
-    for name in _loaded:
-        sys.modules.pop(name, None)
-    _loaded.clear()
-    taken = sys.modules.get(file.stem)
-    if file.stem in sys.stdlib_module_names or taken is not None:
-        raise ConfigurationError(
-            f"{shown(str(file))}: the module name '{file.stem}' is taken by "
-            f"{getattr(taken, '__file__', None) or 'the standard library'}",
-            hint="rename the file",
-        )
+    _forget_stale(file.parent)
+    _check_name(file)
     before = set(sys.modules)
     folder = str(file.parent)
     sys.path.insert(0, folder)
@@ -92,6 +84,31 @@ def _importable(file: Path) -> Iterator[None]:
     finally:
         sys.path.remove(folder)
         _loaded.update(name for name in set(sys.modules) - before if _lies_in(name, folder))
+
+
+def _forget_stale(folder: Path) -> None:
+    """Neighbours are read from this folder as it is now, not from memory."""
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if name == "__main__" or path is None or installed(path, name):
+            continue
+        top = folder / name.partition(".")[0]
+        shadows = top.is_dir() or top.with_suffix(".py").is_file()
+        if name in _loaded or (shadows and import_base(path, name) != str(folder)):
+            del sys.modules[name]
+    _loaded.clear()
+
+
+def _check_name(file: Path) -> None:
+    """Workers put the folder first on the path: the file would hide an installed module."""
+    found = importlib.util.find_spec(file.stem)
+    if found is None or found.origin is None:  # a folder of that name hides behind a file
+        return
+    if found.origin in ("built-in", "frozen") or installed(found.origin, file.stem):
+        raise ConfigurationError(
+            f"{shown(str(file))}: the module name '{file.stem}' is taken ({found.origin})",
+            hint="rename the file",
+        )
 
 
 def _lies_in(name: str, folder: str) -> bool:

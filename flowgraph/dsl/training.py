@@ -56,7 +56,7 @@ def add_train(
     _check_batch(draft, attributes, role)
     _check_groups(draft, stream, batch, role)
     _check_fields(draft, stream, algorithm, role)
-    if algorithm.credit and draft.streams[stream].type.field("advantage") is None:
+    if algorithm.credit:
         stream = add_credit(draft, stream, algorithm, name)
     return draft.add(
         Stage(

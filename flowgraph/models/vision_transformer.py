@@ -6,6 +6,7 @@ size. Legend: R rows, P patches of a row, M = merge * merge, F = P / M features 
 """
 
 import math
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -68,6 +69,30 @@ class VisionTransformer(nn.Module):
             x = block(x, mask)
         squares = self.norm(x).unflatten(1, (-1, self.config.merge**2)).flatten(2)
         return cast(Tensor, self.merger(squares))
+
+    def encode(
+        self, columns: Mapping[str, Tensor], offsets: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Features of whole images: flat [F, out_width], and int64 [N + 1] offsets of each image's.
+
+        columns: `patches` [P, patch values], `rows` and `cols` [P], of N images end to end;
+        offsets["patches"] int64 [N + 1]. Each image is a row of its own, padded to the longest: a
+        square of patches costs its own square only.
+        """
+        ends = offsets["patches"]
+        lengths = ends.diff()
+        images, longest = len(lengths), int(lengths.max())
+        column = torch.arange(longest, device=ends.device)
+        real = column < lengths.unsqueeze(1)
+        padded = [
+            values.new_zeros((images, longest, *values.shape[1:])).masked_scatter(
+                real.view(images, longest, *[1] * (values.dim() - 1)), values
+            )
+            for values in (columns[name] for name in ("patches", "rows", "cols"))
+        ]
+        features = self.forward(padded[0], real.int(), padded[1], padded[2])
+        merged = self.config.merge**2
+        return features[real[:, ::merged]], ends // merged
 
     def _positions(self, rows: Tensor, cols: Tensor) -> Tensor:
         """[R, P, width]: sines and cosines of the row in one half, of the column in the other."""

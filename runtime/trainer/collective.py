@@ -6,6 +6,7 @@ process may belong to several gangs.
 
 from __future__ import annotations
 
+import socket
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -119,11 +120,21 @@ def connect(address: str, port: int, *, rank: int, world: int) -> Collective:
     if world == 1:
         return Alone()
     try:
-        store = _dist.TCPStore(
-            address, port, world, rank == 0, timeout=timedelta(seconds=CONNECT_S)
-        )
+        store = _meeting(address, port, rank=rank, world=world)
         return Gloo(store, rank=rank, world=world, address=address)
-    except (RuntimeError, _dist.DistError) as error:
+    except (RuntimeError, OSError) as error:
         raise CollectiveFailed(
             f"rank {rank} of {world}: the gang did not meet at {address}:{port}: {error}"
         ) from error
+
+
+def _meeting(address: str, port: int, *, rank: int, world: int) -> Any:
+    """The store through which ranks find one another."""
+    patience = timedelta(seconds=CONNECT_S)
+    if rank != 0:
+        return _dist.TCPStore(address, port, world, False, timeout=patience)
+    # Left to itself the store listens on every interface.
+    with socket.create_server((address, port), backlog=max(16, world)) as server:
+        return _dist.TCPStore(
+            address, port, world, True, timeout=patience, master_listen_fd=server.detach()
+        )

@@ -148,7 +148,7 @@ class GangWorker:
             worker=self._spec.name,
             item=run.item,
             outputs=handles,
-            sizes={s: tuple(b.rows for b in batches) for s, batches in outputs.items()},
+            sizes={s: tuple(b.rows for b in outputs[s]) for s in run.outputs},
             weights=weights,
             metrics=metrics,
             kept=(),
