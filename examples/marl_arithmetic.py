@@ -16,7 +16,9 @@ SECOND_TRY = 0.3
 WELL_FORMED = 0.1
 
 
-def build(batch: int = 16, tries: int = 16, lr: float = 2e-3, steps: int = 600) -> fg.Graph:
+def build(
+    batch: int = 16, tries: int = 16, lr: float = 2e-3, steps: int = 600, eval_samples: int = 256
+) -> fg.Graph:
     g = fg.Graph("marl-arithmetic", steps=steps)
     small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "max_length": 32}
     solver = g.agent(
@@ -43,9 +45,9 @@ def build(batch: int = 16, tries: int = 16, lr: float = 2e-3, steps: int = 600) 
             micro_batch=fg.tokens(4096),
             optimizer=fg.adam(lr),
         )
-    games.evaluate("trained", samples=8)
-    games.evaluate("always-accept", samples=8, verdict="accept")
-    games.evaluate("always-reject", samples=8, verdict="reject")
+    games.evaluate("trained", samples=eval_samples)
+    games.evaluate("always-accept", samples=eval_samples, verdict="accept")
+    games.evaluate("always-reject", samples=eval_samples, verdict="reject")
     return g
 
 

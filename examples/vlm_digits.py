@@ -29,7 +29,11 @@ PIXEL_MEAN, PIXEL_STD = 4.88, 6.02
 
 
 def build(
-    batch: int = 64, steps: int = 600, lr: float = 2e-3, encoder: str = "trained"
+    batch: int = 64,
+    steps: int = 600,
+    lr: float = 2e-3,
+    encoder: str = "trained",
+    eval_samples: int = 512,
 ) -> fg.Graph:
     g = fg.Graph("vlm-digits", steps=steps)
     tower = g.module(
@@ -61,7 +65,12 @@ def build(
         schedule=fg.linear_decay(last=0.4),
     )
     g.evaluate(
-        "held-out", exact_match, source=digit_questions, split="test", samples=64, every=200
+        "held-out",
+        exact_match,
+        source=digit_questions,
+        split="test",
+        samples=eval_samples,
+        every=200,
     )
     return g
 

@@ -191,9 +191,13 @@ class Free:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """W → O: the worker cannot go on; it exits after this."""
+    """W → O: the worker cannot go on; it exits after this.
+
+    lost_peer: another rank of its gang is gone, whose own end says more than this.
+    """
 
     worker: str
+    lost_peer: bool
     stage: str
     sample: int | None
     cause: str

@@ -34,6 +34,10 @@ def _column(field: Field, rows: Sequence[Any]) -> Column:
         return Column.empty(field)
     if field.dtype == "str" and len(field.ragged) != len(field.dims):
         raise RecordMismatch("text may have ragged dims only", field=field.name, row=0)
+    if not field.dims and field.dtype != "str":
+        numbers = _plain_numbers(field, rows)
+        if numbers is not None:
+            return Column(field.dtype, numbers)
     depth = len(field.ragged)
     flat: list[Values] = []
     sizes: list[list[int]] = [[] for _ in range(depth + (field.dtype == "str"))]
@@ -53,6 +57,18 @@ def _column(field: Field, rows: Sequence[Any]) -> Column:
     offsets = tuple(bounds_of(np.array(level, np.int64)) for level in sizes)
     values = _joined(field, flat, shape)
     return Column(field.dtype, values, offsets)
+
+
+def _plain_numbers(field: Field, rows: Sequence[Any]) -> Values | None:
+    """All cells of a scalar field at once; None when one is odd: cell by cell finds out which."""
+    try:
+        cells = [_cell(row, field.name) for row in rows]
+        kinds = set(map(type, cells))
+        if not kinds <= {int, float} and kinds != {bool}:
+            return None
+        return _cast(field.dtype, np.array(cells))
+    except (_Mismatch, OverflowError):
+        return None
 
 
 def _joined(field: Field, flat: list[Values], shape: tuple[int, ...] | None) -> Values:

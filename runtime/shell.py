@@ -5,6 +5,7 @@ or shared memory of the run is left; a worker's death is noticed at once, by the
 """
 
 import os
+import select
 import signal
 import tempfile
 import time
@@ -20,8 +21,8 @@ import zmq
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.location import Location
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.launch.local import LocalLauncher
-from flowgraph.runtime.messages import Ready, decode, encode
+from flowgraph.runtime.launch.local import Exit, LocalLauncher
+from flowgraph.runtime.messages import Failed, Ready, decode, encode
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.orchestrator.core import step
 from flowgraph.runtime.orchestrator.events import (
@@ -46,6 +47,9 @@ STARTUP_S = 300.0
 
 STOP_S = 5.0
 """Seconds that workers get to end by themselves after the run's last message."""
+
+PEER_S = 2.0
+"""Seconds in which the end of a lost rank must be seen, before its survivor's error is told."""
 
 POLL_MS = 1000
 
@@ -153,11 +157,7 @@ class _Shell:
             self._feed(Interrupted())
         exits = self._launcher.poll()
         self._drain(50 if exits else 0)  # its last words come before its death
-        for ended in exits:
-            worker = self._state.workers[ended.worker]
-            if not worker.stopped and self._result is None:
-                log = self._directory.log(ended.worker)
-                self._feed(WorkerDied(worker=ended.worker, how=ended.how, log=log))
+        self._bury(exits)
         late = self._now() > STARTUP_S and self._state.phase is RunPhase.STARTING
         if late:
             missing = sorted(set(self._state.workers) - self._ready)
@@ -166,6 +166,20 @@ class _Shell:
                 hint=f"see {self._directory.path}/logs",
             )
 
+    def _bury(self, exits: list[Exit]) -> None:
+        """Tell the orchestrator of processes that ended without having been stopped."""
+        for ended in exits:
+            if not self._state.workers[ended.worker].stopped and self._result is None:
+                log = self._directory.log(ended.worker)
+                self._feed(WorkerDied(worker=ended.worker, how=ended.how, log=log))
+
+    def _lost_peer(self, survivor: str) -> None:
+        """A rank says that another is gone: whose death it is, is what the user must know."""
+        until = time.monotonic() + PEER_S
+        while (left := until - time.monotonic()) > 0:
+            select.select([self._launcher.fileno()], [], [], left)
+            self._bury([ended for ended in self._launcher.poll() if ended.worker != survivor])
+
     def _drain(self, timeout_ms: int) -> None:
         while self._result is None and self._router.poll(timeout_ms):
             identity, data = self._router.recv_multipart()
@@ -173,6 +187,8 @@ class _Shell:
             self._directory.event(self._now(), False, identity.decode(), data)
             if isinstance(message, Ready):
                 self._connected(message)
+            if isinstance(message, Failed) and message.lost_peer:
+                self._lost_peer(message.worker)
             self._feed(message)
             timeout_ms = 0
 
@@ -204,7 +220,7 @@ class _Shell:
             case Send():
                 data = encode(action.message)
                 self._directory.event(self._now(), True, action.worker, data)
-                self._router.send_multipart([action.worker.encode(), data])
+                self._send(action.worker, data)
             case Tell():
                 self._tell(action.progress)
             case Finish():
@@ -213,6 +229,14 @@ class _Shell:
                 if self._stop[0]:
                     raise RunInterrupted("interrupted: all processes of the run were ended")
                 raise RunAborted(action)
+
+    def _send(self, worker: str, data: bytes) -> None:
+        try:
+            self._router.send_multipart([worker.encode(), data])
+        except zmq.ZMQError as error:
+            # Its connection is gone: so is the process, and the launcher is about to say so.
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
 
     def _tell(self, progress: Progress) -> None:
         self._directory.progress(progress)

@@ -56,3 +56,12 @@ class KVCache:
         index = positions[:, None, None, None].expand(-1, keys.shape[1], 1, keys.shape[2])
         self.keys[layer].scatter_(2, index, keys.unsqueeze(2))
         self.values[layer].scatter_(2, index, values.unsqueeze(2))
+
+    def narrow(self, rows: int) -> "KVCache":
+        """A view of the first `rows` slots."""
+        return KVCache(keys=self.keys[:, :rows], values=self.values[:, :rows])
+
+    def move(self, sources: Tensor, targets: Tensor, length: int) -> None:
+        """Copy the first `length` positions of slots `sources` int64 [n] to `targets`."""
+        self.keys[:, targets, :, :length] = self.keys[:, sources, :, :length]
+        self.values[:, targets, :, :length] = self.values[:, sources, :, :length]

@@ -119,12 +119,10 @@ class Episodes:
         trajectory = Trajectory(port, (self._seed, "episode", variant, sample, index))
         timeout = float(self._stage.attributes.get("timeout_s", 300.0))
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with asyncio.timeout(timeout):
                 with blamed(self._stage, sample):
                     given = await self._play(row, trajectory, params)
-        except TimeoutError:
-            if not limit.expired():
-                raise
+        except TimeoutError:  # never the user's own: that is a StageFailed by now
             raise self._late(sample, index, timeout) from None
         finally:
             trajectory.close()
@@ -133,7 +131,7 @@ class Episodes:
             if not isinstance(given, Rewards):
                 raise ValueError(f"{type(given).__name__} instead of fg.Rewards")
             return played(sample, index, trajectory.answered(), given, names)
-        except ValueError as problem:
+        except (ValueError, TypeError) as problem:
             what = f"'{self._function.__name__}' returned {problem}"
             raise StageFailed(
                 self._stage.name, sample, what, at=defined(self._function)

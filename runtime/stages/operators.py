@@ -183,8 +183,8 @@ class Credit:
         return [[whole.slice(int(a), int(b)) for a, b in pairwise(bounds)]]
 
     def _added(self, batch: Batch) -> Batch:
-        sample = int(batch["sample"].values[0]) if batch.rows else None
-        with blamed(self._stage, sample):
+        samples = np.unique(batch["sample"].values)
+        with blamed(self._stage, int(samples[0]) if samples.size == 1 else None):
             by = self._stage.attributes.get("group", ())
             return add_advantage(batch, self._function, by, self._params)
 

@@ -1,7 +1,9 @@
 """From played trajectories to agents' tables and figures."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -48,17 +50,27 @@ def played(
             raise ValueError(f"no reward for '{agent}', which was called {calls} times")
         if value is None:
             continue
-        row = np.asarray(value, np.float64)
-        if row.ndim > 1 or (row.ndim == 1 and row.size != calls):
-            raise ValueError(f"{row.size} rewards for '{agent}', which was called {calls} times")
-        if not np.isfinite(row).all():
-            raise ValueError(f"the reward of '{agent}' is not finite: {value}")
-        rewards[agent] = np.broadcast_to(row, (calls,)).tolist()
-        if row.size:
-            figures[f"reward/{agent}"] = float(row.mean())
+        rewards[agent], figure = _by_call(agent, value, calls)
+        if figure is not None:
+            figures[f"reward/{agent}"] = figure
     return Played(
         sample=sample, trajectory=trajectory, turns=turns, rewards=rewards, figures=figures
     )
+
+
+def _by_call(agent: str, value: Any, calls: int) -> tuple[list[float], float | None]:
+    """The reward of each call, and the trajectory's own: their mean, or None without any."""
+    if isinstance(value, int | float) or np.ndim(value) == 0:
+        figure: float | None = float(value)
+        each = [float(value)] * calls
+    else:
+        each = list(map(float, value))
+        figure = math.fsum(each) / len(each) if each else None
+    if len(each) != calls:
+        raise ValueError(f"{len(each)} rewards for '{agent}', which was called {calls} times")
+    if not all(map(math.isfinite, each)) or not math.isfinite(figure or 0.0):
+        raise ValueError(f"the reward of '{agent}' is not finite: {value}")
+    return each, figure
 
 
 def table(agent: str, type: RecordType, episodes: Sequence[Played]) -> Batch:

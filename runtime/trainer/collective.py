@@ -78,14 +78,24 @@ class Gloo:
         address: str = "127.0.0.1",
         timeout_s: float = OPERATION_S,
     ) -> None:
-        """Waits for the other ranks. address: this host's, to bind to."""
+        """Meets the other ranks through `store`, a torch store. address: this host's, to bind to.
+
+        Raises CollectiveFailed when they do not come within CONNECT_S seconds.
+        """
         self.rank = rank
         self.world = world
         # Private names, but the only way to bind without touching this process's environment.
         options = _dist.ProcessGroupGloo._Options()
         options._devices = [_dist.ProcessGroupGloo.create_device(hostname=address)]
         options._timeout = timedelta(seconds=timeout_s)
-        self._group = _dist.ProcessGroupGloo(store, rank, world, options)
+        store.set_timeout(timedelta(seconds=CONNECT_S))
+        try:
+            self._group = _dist.ProcessGroupGloo(store, rank, world, options)
+        except RuntimeError as error:
+            raise CollectiveFailed(
+                f"rank {rank} of {world}: the gang did not meet: {error}",
+                hint="look at the logs of the other ranks",
+            ) from error
 
     def all_reduce(self, tensor: Tensor) -> None:
         options = _dist.AllreduceOptions()

@@ -63,6 +63,7 @@ class Rank:
         self._topology = Topology(plan)
         self._declared = plan.graph.module(module)
         self._exact = exact
+        self._seed = seed
         self._device = torch.device(device)
         self._collective = collective if collective is not None else Alone()
         if (self._collective.rank, self._collective.world) != (rank, world):
@@ -212,6 +213,7 @@ class Rank:
                 self._plan.task(name),
                 self.module,
                 exact=self._exact,
+                seed=self._seed,
                 device=self._device,
             )
         return self._train_tasks[name]

@@ -23,6 +23,7 @@ from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.functions import load
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.policy.admit import OverLongError
+from flowgraph.runtime.trainer.build import build_module
 from flowgraph.runtime.trainer.feature_gradient import FeatureGradient
 from flowgraph.runtime.trainer.forward import Features, forward, is_decoder
 from flowgraph.runtime.trainer.interface import Sums, TrainResult
@@ -46,9 +47,19 @@ class TrainTask:
     """
 
     def __init__(
-        self, plan: Plan, task: Task, module: nn.Module, *, exact: bool, device: torch.device
+        self,
+        plan: Plan,
+        task: Task,
+        module: nn.Module,
+        *,
+        exact: bool,
+        seed: int,
+        device: torch.device,
     ) -> None:
-        """Raises GraphError when the module cannot be trained by a loss over tokens."""
+        """seed: the run's, for the initial weights of the stage's reference module, if any.
+
+        Raises GraphError when a module gives no log-probs of tokens.
+        """
         self._plan = plan
         self._spec = TrainSpec.of(plan, task)
         self._module = module
@@ -56,12 +67,8 @@ class TrainTask:
         self._device = device
         self._functions: dict[str, Callable[..., Any]] = {}
         self._load(self._spec.stage)
-        if not is_decoder(module):
-            raise GraphError(
-                f"stage '{self._spec.stage.name}': {type(module).__name__} gives no token "
-                "log-probs: a trained module has `unembedding()` and `logits(hidden)`",
-                at=self._spec.stage.at,
-            )
+        self._require_decoder(module)
+        self._reference = self._build_reference(seed)
 
     def train(self, item: Item, collecting: Collecting) -> TrainResult:
         """Adds the item's gradient to the module's; see `TrainResult`."""
@@ -152,19 +159,30 @@ class TrainTask:
     ) -> tuple[Outputs, Fields]:
         features = self._features(rows, packed, micro, back)
         with _named(self._spec.stage):
-            outputs = forward(
-                self._module,
-                micro,
-                packed.tokens,
-                temperature=self._spec.temperature,
-                device=self._device,
-                features=features,
-            )
+            outputs = self._score(self._module, micro, packed, features)
+            if self._reference is not None:
+                kept = None if features is None else (features[0].detach(), features[1])
+                with torch.no_grad():
+                    reference = self._score(self._reference, micro, packed, kept).logprobs
         made = {
             LOSS_MASK: torch.from_numpy(packed.mask[micro.taken]).to(self._device),
             "segment_ids": outputs.segment_ids,
         }
+        if self._reference is not None:
+            made["reference_logprobs"] = reference
         return outputs, Fields(self._spec, rows.batch, micro, made, self._device)
+
+    def _score(
+        self, module: nn.Module, micro: MicroBatch, packed: _Packed, features: Features | None
+    ) -> Outputs:
+        return forward(
+            module,
+            micro,
+            packed.tokens,
+            temperature=self._spec.temperature,
+            device=self._device,
+            features=features,
+        )
 
     def _features(
         self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient | None
@@ -182,6 +200,25 @@ class TrainTask:
         if back is not None:
             back.expect(leaf, index)
         return leaf, micro.target[here]
+
+    def _build_reference(self, seed: int) -> nn.Module | None:
+        """The frozen module whose log-probs the loss reads beside the trained one's."""
+        name = str(self._spec.stage.attributes.get("reference", ""))
+        if not name:
+            return None
+        graph = self._plan.graph
+        module = build_module(graph.module(name), graph.root, seed, exact=self._exact)
+        self._require_decoder(module)
+        return module.requires_grad_(False).to(self._device)
+
+    def _require_decoder(self, module: nn.Module) -> None:
+        if not is_decoder(module):
+            stage = self._spec.stage
+            raise GraphError(
+                f"stage '{stage.name}': {type(module).__name__} gives no token log-probs: "
+                "a module under a loss has `unembedding()` and `logits(hidden)`",
+                at=stage.at,
+            )
 
     def _load(self, stage: Stage) -> Callable[..., Any]:
         """The stage's loss or metric, found once."""

@@ -12,6 +12,7 @@ from flowgraph.ir.binary import decode
 from flowgraph.ir.errors import FlowgraphError
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.messages import Failed
+from flowgraph.runtime.trainer.collective import CollectiveFailed
 from flowgraph.runtime.worker.engine import run_engine
 from flowgraph.runtime.worker.gang import run_gang
 from flowgraph.runtime.worker.link import Link
@@ -61,6 +62,7 @@ def failure(spec: WorkerSpec, error: BaseException) -> Failed:
         at = str(error.at)
     return Failed(
         worker=spec.name,
+        lost_peer=isinstance(error, CollectiveFailed),
         stage=stage,
         sample=sample,
         cause=cause,

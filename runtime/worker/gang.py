@@ -205,4 +205,8 @@ class GangWorker:
 
 def figures_of(result: TrainResult) -> Sums:
     """A training item's metrics; rewards are counted where they are made, a trajectory once."""
-    return {name: sums for name, sums in result.metrics.items() if name not in ("reward", "rows", "tokens")}
+    return {
+        name: sums
+        for name, sums in result.metrics.items()
+        if name not in ("reward", "rows", "tokens")
+    }

@@ -1,0 +1,1 @@
+"""Fill, balance and time of the packing and dealing in `flowgraph.runtime.policy`."""

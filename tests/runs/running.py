@@ -1,0 +1,42 @@
+"""Runs a graph file to its end, as the command line does, on one small machine."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import flowgraph as fg
+from flowgraph.ir.cluster import Cluster, DeviceKind, Node
+from flowgraph.ir.plan import Plan
+from flowgraph.passes import compile_graph
+from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.progress import Progress, RunResult
+from flowgraph.runtime.shell import run_plan
+
+ROOT = Path(__file__).parent.parent.parent
+GRAPHS = Path(__file__).parent / "graphs"
+
+TWO_CORES = Cluster(
+    name="two-cores",
+    kinds=(DeviceKind(name="core", kind="cpu", slots=16),),
+    nodes=(Node(name="local", device="core", devices=2, cores=2, memory_bytes=8 << 30),),
+)
+
+
+def plan_of(
+    graph: Path, settings: Mapping[str, str] | None = None, pins: Mapping[str, Any] | None = None
+) -> Plan:
+    return compile_graph(fg.load_graph(str(graph), settings or {}), TWO_CORES, pins)
+
+
+def run(
+    plan: Plan,
+    folder: Path,
+    *,
+    steps: int | None = None,
+    exact: bool = False,
+    record: bool = False,
+    observe: Callable[[Progress], None] = lambda _: None,
+) -> RunResult:
+    """Real processes, ended when this returns."""
+    options = RunOptions(run_dir=str(folder), steps=steps, exact=exact, record=record)
+    return run_plan(plan, options, observe)

@@ -1,0 +1,78 @@
+"""Law 3: whoever is lost, the run ends within seconds, names the cause, and leaves nobody."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from flowgraph.runtime.progress import Progress, RunStarted, WorkerStarted
+from flowgraph.runtime.shell import RunAborted
+from tests.runs.running import GRAPHS, plan_of, run
+
+LETTERS = GRAPHS / "letters.py"
+
+
+class Killer:
+    """Kills one worker as soon as all are ready, and remembers all of them."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self.pids: dict[str, int] = {}
+        self.killed_at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if isinstance(progress, WorkerStarted):
+            self.pids[progress.name] = progress.pid
+        if isinstance(progress, RunStarted):
+            self.killed_at = time.monotonic()
+            os.kill(self.pids[self._worker], signal.SIGKILL)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_an_exception_of_the_users_function_names_stage_sample_cause_line_and_log(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of(LETTERS, {"fails_at": "13"})
+    with pytest.raises(RunAborted) as caught:
+        run(plan, tmp_path / "run")
+    error = caught.value
+    assert (error.stage, error.sample) == ("check", 13)
+    assert "cannot read a line that starts with 13" in error.what
+    assert error.at is not None
+    assert error.at.file.endswith("letters.py")
+    assert "raise ValueError" in error.trace
+    assert "host-0" in error.what
+    assert (tmp_path / "run" / "logs" / "host-0.log").exists()
+    assert '"failed"' in (tmp_path / "run" / "outcome.json").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", ["host-0", "lm.gang-0", "lm.gang-1"])
+def test_a_killed_worker_ends_the_run_within_seconds_and_nobody_is_left(
+    worker: str, tmp_path: Path
+) -> None:
+    plan = plan_of(LETTERS, {"steps": "10000"}, {"lm.ranks": 2})
+    killer = Killer(worker)
+    with pytest.raises(RunAborted) as caught:
+        run(plan, tmp_path / "run", observe=killer)
+    assert time.monotonic() - killer.killed_at < 10.0
+    assert f"worker {worker} was killed by signal 9 (SIGKILL)" in caught.value.what
+    assert f"{worker}.log" in str(caught.value.hint)
+    assert all(map(gone, killer.pids.values()))
+
+
+@pytest.mark.slow
+def test_no_scratch_folder_or_shared_memory_is_left_by_a_run(tmp_path: Path) -> None:
+    before = {*os.listdir("/dev/shm"), *Path("/tmp").glob("flowgraph-*")}
+    run(plan_of(LETTERS), tmp_path / "run")
+    assert {*os.listdir("/dev/shm"), *Path("/tmp").glob("flowgraph-*")} == before
