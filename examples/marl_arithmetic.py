@@ -12,7 +12,7 @@ from flowgraph.tokenizers import CharTokenizer
 
 TOKENIZER = CharTokenizer("0123456789+-=?!yn")
 ACCEPT, REJECT = TOKENIZER.encode("yn")
-SECOND_TRY = 0.3
+SECOND_TRY = 0.2
 WELL_FORMED = 0.1
 
 
@@ -35,7 +35,7 @@ def build(
         max_tokens=1,
         after=solver,
     )
-    tasks = g.source("tasks", arithmetic, operand=4)
+    tasks = g.source("tasks", arithmetic, operand=4, noise=0.4)
     games = tasks.episodes(play, agents=[solver, verifier], trajectories=tries, in_flight=batch)
     for agent in (solver, verifier):
         games.rows(agent).group(by="task").train(
@@ -53,26 +53,32 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A question, its answer, and a wrong answer for the verifier to practise on."""
+    """A question, its answer, a wrong answer, and whether the first message arrives garbled."""
 
     question: str
     answer: str
     decoy: str
+    garbled: bool
 
 
-def arithmetic(*, operand: int) -> list[Task]:
-    """Sums and differences of two numbers up to `operand`, from reasoning-gym's chain_sum."""
+def arithmetic(*, operand: int, noise: float) -> list[Task]:
+    """Sums and differences of two numbers up to `operand`, from reasoning-gym's chain_sum.
+
+    noise: share of tasks whose first answer reaches the verifier as a wrong one.
+    """
     import reasoning_gym
 
     drawn = reasoning_gym.create_dataset(
-        "chain_sum", min_terms=2, max_terms=2, min_digits=1, max_digits=1, seed=0, size=4000
+        "chain_sum", min_terms=2, max_terms=2, min_digits=1, max_digits=1, seed=0, size=8000
     )
     pairs = [(e["metadata"]["expression"].replace(" ", ""), e["answer"]) for e in drawn]
     pairs = [(q, a) for q, a in pairs if max(int(q[0]), int(q[2])) <= operand]
     tasks = []
     for i, (question, answer) in enumerate(pairs):
         others = (pairs[(i + j) % len(pairs)][1] for j in range(1, len(pairs)))
-        tasks.append(Task(question, answer, next(a for a in others if a != answer)))
+        decoy = next(a for a in others if a != answer)
+        garbled = int((i + 1) * noise) > int(i * noise)
+        tasks.append(Task(question, answer, decoy, garbled))
     return tasks
 
 
@@ -81,30 +87,30 @@ async def play(
 ) -> fg.Rewards:
     """One game. verdict: whose word counts; `accept` and `reject` are constant."""
     first = await solver.generate(TOKENIZER.encode(f"{task.question}=", bos=True))
-    shown = TOKENIZER.decode(first.tokens)
-    asked = [f"{task.question}={shown}?"]
-    right = shown == task.answer
-    asked.append(f"{task.question}={task.decoy if right else task.answer}?")
-    said = []
-    for question in asked[:1] if verdict != "verifier" else asked:
-        said.append((await verifier.generate(TOKENIZER.encode(question, bos=True))).tokens[0])
-    accepted = {"accept": True, "reject": False}.get(verdict, said[0] == ACCEPT)
     rewards = [score(first.tokens, task.answer)]
-    final, cost = right, 0.0
+    shown = task.decoy if task.garbled else TOKENIZER.decode(first.tokens)
+    right = shown == task.answer
+    # The verifier also judges the opposite case, so that neither verdict pays by itself.
+    opposite = task.decoy if right else task.answer
+    said, practised = [
+        (await verifier.generate(TOKENIZER.encode(f"{task.question}={text}?", bos=True))).tokens[0]
+        for text in (shown, opposite)
+    ]
+    judged = [float(said == (REJECT, ACCEPT)[right]), float(practised == (ACCEPT, REJECT)[right])]
+    accepted = {"accept": True, "reject": False}.get(verdict, said == ACCEPT)
+    team = float(right)
     if not accepted:
         again = TOKENIZER.encode(f"{task.question}!{shown}=", bos=True)
         second = await solver.generate(again)
         rewards.append(score(second.tokens, task.answer))
-        final, cost = TOKENIZER.decode(second.tokens) == task.answer, SECOND_TRY
-    truth = [right, not right][: len(said)]
-    judged = [float(s == (ACCEPT if t else REJECT)) for s, t in zip(said, truth, strict=True)]
-    team = (final - cost + SECOND_TRY) / (1.0 + SECOND_TRY)
-    return fg.Rewards({"solver": rewards, "verifier": judged}, metrics={"team": team})
+        team = (rewards[-1] == 1.0) - SECOND_TRY
+    scaled = (team + SECOND_TRY) / (1.0 + SECOND_TRY)
+    return fg.Rewards({"solver": rewards, "verifier": judged}, metrics={"team": scaled})
 
 
 def score(tokens: list[int], answer: str) -> float:
-    """1 for the answer, a little for something that is a number at all."""
+    """1 for the answer, a little for a number that comes to its end."""
     text = TOKENIZER.decode(tokens)
-    if text == answer and tokens[-1] == TOKENIZER.eos:
-        return 1.0
-    return WELL_FORMED if text.removeprefix("-").isdigit() else 0.0
+    if tokens[-1] != TOKENIZER.eos or not text.removeprefix("-").isdigit():
+        return 0.0
+    return 1.0 if text == answer else WELL_FORMED

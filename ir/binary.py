@@ -13,8 +13,9 @@ from typing import Any
 
 import msgpack
 
+from flowgraph.ir.data import PlainError
 from flowgraph.ir.errors import ConfigurationError
-from flowgraph.ir.plain import PlainError, from_plain, to_plain
+from flowgraph.ir.plain import from_plain, to_plain
 from flowgraph.ir.plan import Plan
 
 MAGIC = b"\x93fgplan\n"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from flowgraph.ir.data import DEEPEST, Path
 from flowgraph.ir.lexer import Source, Token
-from flowgraph.ir.plain import DEEPEST, Path
 from flowgraph.ir.syntax import INSIDE, NAME_FIELD, PLACE_FIELD, RECORD_FIELD, SINGLE
 
 WORDS: Mapping[str, Any] = {
@@ -50,10 +50,14 @@ class Parser:
         self._next = 0
         self._places: dict[Path, int] = {}
 
-    def document(self) -> Document:
-        """The only entity of the source. Raises ParseError."""
+    def document(self, keywords: tuple[str, ...]) -> Document:
+        """The only entity of the source, of one of the keywords. Raises ParseError."""
         start = self._peek().start
-        keyword = self._take("name", "a keyword such as graph or plan").text
+        expected = f"one of {', '.join(keywords)}"
+        token = self._take("name", expected)
+        keyword = token.text
+        if keyword not in keywords:
+            self._fail(token, f"expects {expected}, got {keyword!r}")
         plain = self._entity(keyword, ())
         self._take("end", "the end of the text")
         return Document(keyword=keyword, start=start, plain=plain, places=self._places)
@@ -69,6 +73,9 @@ class Parser:
             self._field(keyword, plain, path)
         if self._peek().kind == "{":
             self._inside(keyword, plain, path)
+        for name, word in INSIDE.get(keyword, {}).items():
+            if word not in SINGLE:
+                plain.setdefault(name, [])
         return plain
 
     def _is_field(self) -> bool:

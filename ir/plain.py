@@ -1,7 +1,7 @@
 """Dataclasses of the dialects as plain data and back: the one mechanism of text and binary form.
 
-Plain data are None, bool, int, float, str, tuples or lists, and dicts with str keys. Fields at
-their default are left out. Reading is strict: nothing is converted, unknown keys are refused.
+Fields at their default are left out. Reading is strict: nothing is converted, unknown keys are
+refused. See `data.py` for what plain data are.
 """
 
 import difflib
@@ -14,31 +14,11 @@ import cattrs
 from cattrs.errors import AttributeValidationNote, ClassValidationError, ForbiddenExtraKeysError
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
+from flowgraph.ir.data import PlainError, plain_data
 from flowgraph.ir.types import Ragged, Symbol
 
-DEEPEST = 32
-"""Levels of nesting in plain data; more is refused, so that reading ends on any input."""
-
-Path = tuple[str | int, ...]
 Read = Callable[[Any, Any], Any]
 T = TypeVar("T")
-
-
-class PlainError(Exception):
-    """Plain data do not have the shape of the class. `path` leads to the place."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        super().__init__(path, message)
-        self.path = path
-        self.message = message
-
-    def __str__(self) -> str:
-        place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in self.path)
-        return f"{place.lstrip('.')}: {self.message}" if place else self.message
-
-    def under(self, step: str | int) -> "PlainError":
-        """The same fault, seen from one level further up."""
-        return PlainError((step, *self.path), self.message)
 
 
 def to_plain(value: Any) -> dict[str, Any]:
@@ -50,22 +30,6 @@ def to_plain(value: Any) -> dict[str, Any]:
 def from_plain(cls: type[T], plain: Any) -> T:
     """The inverse of `to_plain`. Raises PlainError naming the first place that does not fit."""
     return _converter().structure(plain, cls)
-
-
-def plain_data(value: Any, depth: int = 0) -> Any:
-    """`value` with lists as tuples. Raises PlainError when it is not plain data."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if depth >= DEEPEST:
-        raise PlainError((), f"nested more than {DEEPEST} levels deep")
-    if isinstance(value, list | tuple):
-        return tuple(plain_data(item, depth + 1) for item in value)
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise PlainError((), f"expects text as key, got {key!r}")
-        return {key: plain_data(item, depth + 1) for key, item in value.items()}
-    raise PlainError((), f"expects plain data, got {type(value).__name__}")
 
 
 @lru_cache(maxsize=1)
@@ -164,16 +128,20 @@ def _scalar_reader(scalar: type, also: tuple[type, ...]) -> Read:
 
 
 def _tuple_reader(made: cattrs.Converter, t: Any) -> Read:
-    element = get_args(t)[0]
-    read_one = made.get_structure_hook(element)
+    arguments = get_args(t)
+    many = arguments[-1] is Ellipsis
+    elements = [arguments[0]] if many else list(arguments)
+    readers = [made.get_structure_hook(element) for element in elements]
 
     def read(value: Any, _: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            raise PlainError((), f"expects several values, got {value!r:.40}")
+        if not isinstance(value, list | tuple) or not (many or len(value) == len(elements)):
+            count = "several" if many else f"{len(elements)}"
+            raise PlainError((), f"expects {count} values, got {value!r:.40}")
         found = []
         for i, item in enumerate(value):
+            one = 0 if many else i
             try:
-                found.append(read_one(item, element))
+                found.append(readers[one](item, elements[one]))
             except PlainError as error:
                 raise error.under(i) from None
         return tuple(found)

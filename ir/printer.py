@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def print_entity(keyword: str, plain: Mapping[str, Any], indent: str = "") -> str:
-    """The entity on one line if it fits, else a field a line; then what is inside it in braces."""
+    """The entity, wrapped between fields, then what is inside it in braces."""
     inside = INSIDE.get(keyword, {})
     head = keyword
     if NAME_FIELD.get(keyword) in plain:
@@ -28,11 +28,8 @@ def print_entity(keyword: str, plain: Mapping[str, Any], indent: str = "") -> st
         for name, word in inside.items()
         for entity in _entities(plain, name, word)
     ]
-    opening = " {" if blocks else ""
-    line = " ".join([indent + head, *fields]) + opening
-    if len(line) > WIDTH:
-        line = f"\n{indent}    ".join([indent + head, *fields]) + opening
-    return "\n".join([line, *blocks, *([f"{indent}}}"] if blocks else [])])
+    head = _wrapped([head, *fields, *(["{"] if blocks else [])], indent)
+    return "\n".join([head, *blocks, *([f"{indent}}}"] if blocks else [])])
 
 
 def print_value(value: Any) -> str:
@@ -52,6 +49,17 @@ def print_value(value: Any) -> str:
         return f"({', '.join(map(print_value, value))})"
     items = (f"{_name(key)}: {print_value(value[key])}" for key in sorted(value))
     return f"{{{', '.join(items)}}}"
+
+
+def _wrapped(words: list[str], indent: str) -> str:
+    """Words on as few lines as fit in WIDTH; a word that is longer has a line of its own."""
+    lines = [indent + words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(f"{indent}    {word}")
+        else:
+            lines[-1] += f" {word}"
+    return "\n".join(lines)
 
 
 def _entities(plain: Mapping[str, Any], name: str, word: str) -> Iterator[Mapping[str, Any]]:

@@ -13,10 +13,11 @@ are plain data: null, true, false, numbers, "text", (tuples), {maps: 1}; record 
 from typing import TypeVar
 
 from flowgraph.ir.cluster import Cluster
+from flowgraph.ir.data import PlainError
 from flowgraph.ir.graph import Graph
 from flowgraph.ir.lexer import ParseError, Source
 from flowgraph.ir.parser import Parser
-from flowgraph.ir.plain import PlainError, from_plain, to_plain
+from flowgraph.ir.plain import from_plain, to_plain
 from flowgraph.ir.plan import Plan
 from flowgraph.ir.printer import print_entity
 
@@ -39,11 +40,7 @@ def print_text(value: Graph | Plan | Cluster) -> str:
 def parse(text: str, file: str = "<text>") -> Graph | Plan | Cluster:
     """The inverse of `print_text`. Raises ParseError with the place."""
     source = Source(text, file)
-    document = Parser(source).document()
-    if document.keyword not in CLASSES:
-        raise source.fault(
-            document.start, f"expects one of {', '.join(CLASSES)}, got {document.keyword!r}"
-        )
+    document = Parser(source).document(tuple(CLASSES))
     try:
         return from_plain(CLASSES[document.keyword], document.plain)
     except PlainError as error:

@@ -19,5 +19,5 @@ KERNEL_SECONDS = 5e-6  # launch of one operation of torch's
 KERNELS_A_LAYER = 20
 GENERIC_PARAMETERS = 1_000_000  # of a module without a description
 
-STAGE_SECONDS = 1e-3  # of the user's code, a source sample
-"""What host stages take a sample. Only a profile can know."""
+STAGE_SECONDS = 2e-4
+"""What the user's code takes a sample or a trajectory. Only a profile can know."""

@@ -18,6 +18,7 @@ from flowgraph.passes.demand import (
 )
 from flowgraph.passes.estimate_costs import gang_modules
 from flowgraph.passes.state import Choices, State
+from flowgraph.passes.words import counted
 
 CORES_A_HOST = 8
 """Cores for which one more stage worker is started."""
@@ -54,15 +55,16 @@ class BindAgents:
 
 def _host(state: State, choices: Choices) -> WorkerGroup:
     cores = sum(node.cores for node in state.cluster.nodes)
-    count = max(1, min(MOST_HOSTS, cores // CORES_A_HOST))
-    because = f"{cores} cores, one stage worker for each {CORES_A_HOST}, at least one"
-    replicas = choices.choose("host", "replicas", count, because)
     flights = [attribute(stage, "in_flight") for stage in state.graph.by_op("episodes")]
+    most = min([MOST_HOSTS, *flights])
+    count = max(1, min(most, cores // CORES_A_HOST))
+    because = f"{counted(cores, 'core')}, a stage worker for each {CORES_A_HOST}, 1 to {most}"
+    replicas = choices.choose("host", "replicas", count, because)
     share = math.ceil(max(flights, default=0) / replicas)
     unit, _ = unit_of(state.graph)
     held = share if flights else 2 * unit
     because = (
-        f"{max(flights)} tasks in flight over {replicas} workers"
+        f"{counted(max(flights), 'task')} in flight over {counted(replicas, 'worker')}"
         if flights
         else f"two units of {unit}: one is made while the other is read"
     )

@@ -19,7 +19,7 @@ from flowgraph.passes.demand import (
     used_agents,
 )
 from flowgraph.passes.lower_edges import trained_modules
-from flowgraph.passes.roofline import Device, Shape, kv_bytes, shape_of
+from flowgraph.passes.roofline import Device, kv_bytes, shape_of
 from flowgraph.passes.state import Choices, Cost, State
 
 
@@ -113,12 +113,25 @@ def _gang_cost(state: State, module: Module, device: Device) -> Cost:
         terms["gradients"] = shape.parameters * shape.bytes
         terms["optimizer"] = shape.parameters * 4 * moments
         terms["activations"] = int(micro * shape.activation_bytes)
+    if reference := _reference_of(state, module):
+        held = shape_of(reference)
+        terms["reference"] = held.parameters * held.bytes
+        seconds += device.compute(held, tokens=tokens, length=length, passes=1)
+        seconds += batches * device.launches(held)
     return Cost(
         part=f"{module.name}.gang",
         seconds=seconds,
         memory_bytes=sum(terms.values()),
         terms=terms,
     )
+
+
+def _reference_of(state: State, module: Module) -> Module | None:
+    """The module whose log-probs the losses of this one's trainer read; each rank holds it too."""
+    for stage in state.graph.by_op("train"):
+        if stage.modules[0] == module.name and attribute(stage, "reference"):
+            return state.graph.module(attribute(stage, "reference"))
+    return None
 
 
 def _optimizer(train: Stage) -> str:

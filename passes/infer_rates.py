@@ -106,10 +106,12 @@ def _check_group(at: Index, stage: Stage, rates: Mapping[str, Fraction]) -> None
         return
     raise GraphError(
         f"stage {stage.name!r}: expects rows in groups of {size}, got {_number(rows)} {why}, which "
-        f"leaves {_number(rows % size)} over ({_number(rows)} = {_number(rows // size)} x {size} + "
+        f"leaves {_number(rows % size)} over ({_number(rows)} = {rows // size} x {size} + "
         f"{_number(rows % size)}; `batch` counts source samples, not rows)",
         at=stage.at,
         hint=_group_hint(rows, size),
+        node=f'stage "{stage.name}"',
+        term=f"size: {size}",
     )
 
 

@@ -14,7 +14,7 @@ from flowgraph.passes.state import Choices, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A group, the pin that fixes its size, the size that the graph asks for, and the most useful."""
+    """A group, the pin that fixes its size, what the graph asks for, and the most that helps."""
 
     group: str
     subject: str
@@ -121,5 +121,8 @@ def accelerators(state: State) -> int:
 def _why(state: State, wish: Wish, solution: Solution) -> str:
     seconds = state.costs[wish.group].seconds / solution.counts[wish.group]
     if wish.group == solution.slowest:
-        return f"the slowest part, {seconds:.3g} s a step; no device would make it faster"
+        devices, used = accelerators(state), sum(solution.counts.values())
+        if used < devices and solution.counts[wish.group] >= wish.most:
+            return f"the slowest part, {seconds:.3g} s a step; a step has no more units than that"
+        return f"the slowest part, {seconds:.3g} s a step, with all {devices} devices given out"
     return f"{seconds:.3g} s a step, no slower than {solution.slowest}"

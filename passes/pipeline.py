@@ -8,7 +8,7 @@ from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.errors import FlowgraphError, InternalError
 from flowgraph.ir.graph import Graph
 from flowgraph.ir.plan import Plan, Prediction
-from flowgraph.ir.verify import verify_flow, verify_plan
+from flowgraph.ir.verify import verify_cluster, verify_flow, verify_plan
 from flowgraph.passes.bind_agents import BindAgents
 from flowgraph.passes.check_consistency import CheckConsistency
 from flowgraph.passes.estimate_costs import EstimateCosts
@@ -50,38 +50,55 @@ def compile_graph(
     pins: decisions to keep, `{"solver.engines": 2}`. watch: called with each pass's name and the
     state after it. Raises GraphError, PlanError or ConfigurationError for the user's fault.
     """
+    state = run_passes(PIPELINE, graph, cluster, pins, watch=watch)
+    plan = plan_of(state)
+    try:
+        verify_plan(plan)
+    except FlowgraphError as error:
+        raise InternalError(f"the passes made a plan that is not legal: {error.what}") from error
+    return plan
+
+
+def run_passes(
+    passes: tuple[Pass, ...],
+    graph: Graph,
+    cluster: Cluster,
+    pins: Mapping[str, Any] | None = None,
+    *,
+    watch: Watch | None = None,
+) -> State:
+    """The state after `passes`, with the verifier before the first one and after each."""
     verify_flow(graph)
+    verify_cluster(cluster)
     state = State(graph=graph, cluster=cluster, pins=read_pins(graph, pins or {}))
     done: list[str] = []
-    for step in PIPELINE:
+    for step in passes:
         state = _run(step, state, done)
         done.append(step.name)
         if watch is not None:
             watch(step.name, state)
-    plan = plan_of(state)
-    verify_plan(plan)
-    return plan
+    return state
 
 
 def _run(step: Pass, state: State, done: list[str]) -> State:
     """One pass and the verifier; a fault that it made is ours, and names it."""
+    before = f"after {', '.join(done)}" if done else "the first"
     try:
         after = step.apply(state)
     except FlowgraphError:
         raise
     except Exception as error:
+        raise InternalError(f"pass {step.name} ({before}) failed: {error!r}") from error
+    try:
+        verify_flow(after.graph)
+    except FlowgraphError as error:
+        # Printing needs cattrs, which compiling does not: imported where it is used.
+        from flowgraph.ir.diagnostics import render
+
         raise InternalError(
-            f"pass {step.name} failed (after {', '.join(done) or 'none'}): {error!r}"
+            f"pass {step.name} ({before}) made a graph that is not legal:\n"
+            f"{render(error, after.graph)}"
         ) from error
-    if after.graph is not state.graph:
-        try:
-            verify_flow(after.graph)
-        except FlowgraphError as error:
-            raise InternalError(
-                f"pass {step.name} (after {', '.join(done) or 'none'}) made a graph that is not "
-                f"legal: {error.what}",
-                at=error.at,
-            ) from error
     return after
 
 

@@ -1,5 +1,7 @@
 """place: a node and a device for every process."""
 
+import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -8,6 +10,7 @@ from flowgraph.ir.errors import PlanError
 from flowgraph.ir.plan import Place, WorkerGroup
 from flowgraph.passes.demand import accelerated
 from flowgraph.passes.state import Choices, State
+from flowgraph.passes.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class Placed:
 class PlaceGroups:
     """Requires groups. Ensures `places` of each, as many as its replicas; deterministic.
 
-    Ranks of a gang, then engines, take the least loaded device, a group's own nodes first. Stage
-    workers live on the hosts' cores (device -1). Refuses what does not fit. Changes nothing else.
+    Ranks of gangs, then engines, take the least filled devices in the cluster's order, so that a
+    group fills node by node. Stage workers live on the hosts' cores (device -1). Refuses what does
+    not fit. Changes nothing else.
     """
 
     name: ClassVar[str] = "place"
@@ -70,23 +74,30 @@ def _movable(groups: Iterable[WorkerGroup]) -> list[WorkerGroup]:
 
 def _check_slots(state: State, seats: tuple[Seat, ...]) -> None:
     groups = _movable(state.groups)
-    needed, have = sum(group.replicas for group in groups), sum(seat.slots for seat in seats)
-    if needed <= have:
+    over = sum(group.replicas for group in groups) - sum(seat.slots for seat in seats)
+    if over <= 0:
         return
     asked = " + ".join(f"{group.name} {group.replicas}" for group in groups)
-    nodes = {seat.node for seat in seats}
     largest = max(groups, key=lambda group: group.replicas)
-    slots = seats[0].slots if seats else 0
-    hint = (
-        f"{largest.replicas - (needed - have)} processes of {largest.name}, "
-        if largest.replicas > needed - have
-        else ""
-    )
+    # On a core several workers may sit; a device takes one.
+    thing = "device" if accelerated(state) else "worker slot"
+    have = sum(seat.slots for seat in seats)
     raise PlanError(
-        f"the plan needs {needed} devices ({asked}), cluster {state.cluster.name!r} has {have} "
-        f"({len(seats)} devices on {len(nodes)} nodes, {slots} workers a device)",
-        hint=f"{hint}or a cluster with {needed - have} more",
+        f"the plan needs {counted(have + over, thing)} ({asked}), cluster {state.cluster.name!r} "
+        f"has {have}: {_summary(seats)}",
+        hint=f"at most {largest.replicas - over} of {largest.name}, or {over} more"
+        if largest.replicas > over
+        else f"a cluster with {over} more",
     )
+
+
+def _summary(seats: tuple[Seat, ...]) -> str:
+    """Devices by node: `n0 8 x 1, n1 8 x 1`."""
+    nodes: dict[str, list[Seat]] = {}
+    for seat in seats:
+        nodes.setdefault(seat.node, []).append(seat)
+    shown = [f"{name} {len(own)} x {own[0].slots}" for name, own in nodes.items()]
+    return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more nodes" if len(shown) > 6 else "")
 
 
 def _check_memory(state: State, seats: tuple[Seat, ...]) -> None:
@@ -115,17 +126,21 @@ def _gib(size: int) -> str:
 
 
 def _place(state: State, seats: tuple[Seat, ...]) -> Placed:
+    """Groups take the least filled seats in the cluster's order: each fills node by node."""
     load = dict.fromkeys(seats, 0)
+    # Shares, not counts: seats with differing numbers of slots fill alike.
+    free = [(0.0, i) for i in range(len(seats))]
     places: dict[str, tuple[Place, ...]] = {}
     for group in _movable(state.groups):
         mine: list[Place] = []
         for _ in range(group.replicas):
-            nodes = {place.node for place in mine}
-            free = [seat for seat in seats if load[seat] < seat.slots]
-            # A full seat is as loaded as it can be: compare shares, so that uneven seats fill alike.
-            seat = min(free, key=lambda s: (load[s] / s.slots, bool(nodes) and s.node not in nodes))
+            seat = seats[free[0][1]]
             load[seat] += 1
             mine.append(Place(node=seat.node, device=seat.device))
+            if load[seat] < seat.slots:
+                heapq.heapreplace(free, (load[seat] / seat.slots, free[0][1]))
+            else:
+                heapq.heappop(free)
         places[group.name] = tuple(mine)
     hosts = [node.name for node in state.cluster.nodes]
     for group in state.groups:
@@ -137,15 +152,16 @@ def _place(state: State, seats: tuple[Seat, ...]) -> Placed:
 
 
 def _explain(state: State, placed: Placed, choices: Choices) -> None:
-    nodes = {node.name: node for node in state.cluster.nodes}
-    for name, node in nodes.items():
-        workers = sum(place.node == name for group in placed.groups for place in group.places)
-        if not workers:
+    workers = Counter(place.node for group in placed.groups for place in group.places)
+    used = Counter(seat.node for seat, load in placed.load.items() if load)
+    for node in state.cluster.nodes:
+        count = workers[node.name]
+        if not count:
             continue
+        because = f"{used[node.name]} of {counted(node.devices, 'device')} used"
         if state.cluster.kind(node.device).kind == "cpu":
-            share = f"{workers / node.cores:.2g}"
-            because = f"{node.cores} cores, {workers} workers share them: {share} a core"
-        else:
-            used = sum(bool(load) for seat, load in placed.load.items() if seat.node == name)
-            because = f"{used} of {node.devices} devices used"
-        choices.choose(name, "workers", workers, because)
+            because = (
+                f"{counted(node.cores, 'core')}, {counted(count, 'worker')} share them: "
+                f"{count / node.cores:.2g} a core"
+            )
+        choices.choose(node.name, "workers", count, because)

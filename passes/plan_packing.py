@@ -37,7 +37,9 @@ class PlanPacking:
                 train.name,
                 "packing",
                 "in the trainer",
-                f"rows of at most {length} tokens" if length else "rows as long as the samples",
+                f"samples then go to any rank; rows of at most {length} tokens"
+                if length
+                else "samples then go to any rank; rows as long as the samples",
                 runner_up="before the channel",
             )
         stages = tuple(

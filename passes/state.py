@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.graph import Graph
-from flowgraph.ir.plan import Channel, Decision, Layout, Schedule, Task, WorkerGroup
+from flowgraph.ir.plan import Channel, Decision, Schedule, Task, WorkerGroup
 from flowgraph.passes.pins import Pins
 
 
@@ -81,7 +81,6 @@ class Choices:
                     name=name,
                     value=pinned,
                     runner_up=None if pinned == value else value,
-                    binding="pinned",
                     pinned=True,
                 )
             )

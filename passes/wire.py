@@ -1,21 +1,22 @@
 """wire: tasks, the channels between them, their budgets, and the schedule."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from flowgraph.ir.errors import PlanError
 from flowgraph.ir.graph import Stream
 from flowgraph.ir.index import index
-from flowgraph.ir.plan import Channel, Schedule, Task, WorkerGroup
+from flowgraph.ir.plan import Channel, Schedule, Task
 from flowgraph.ir.types import Field, Ragged, RecordType, Symbol
 from flowgraph.passes import assumptions
 from flowgraph.passes.demand import batch_of, chunk_of, unit_of, updates_of
 from flowgraph.passes.roofline import shape_of
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.tasks import form_tasks
+from flowgraph.passes.words import counted
 
 AHEAD = 2
 LEAST_BYTES = 1 << 20
@@ -45,8 +46,12 @@ class Wire:
             if into:
                 channel = _channel(state, stream, [*makers, *into], schedule, choices)
                 made[makers[0]] = (*made.get(makers[0], ()), channel)
-        channels = tuple(channel for own in made.values() for channel in own)
-        pool = _pool(state.groups, made, state, choices)
+        pool = _pool(state, made, schedule.ahead, choices)
+        channels = tuple(
+            replace(channel, capacity_bytes=min(channel.capacity_bytes, pool))
+            for own in made.values()
+            for channel in own
+        )
         return choices.onto(
             state, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool
         )
@@ -102,7 +107,7 @@ def _channel(
         stream.name,
         "transport",
         "shared-memory" if len(nodes) == 1 else "zeromq",
-        f"all on {min(nodes)}" if len(nodes) == 1 else f"{len(nodes)} nodes",
+        f"all on {min(nodes)}" if len(nodes) == 1 else counted(len(nodes), "node"),
     )
     if stream.kind == "weights":
         module = state.graph.module(stream.name.removesuffix(".weights"))
@@ -116,7 +121,8 @@ def _channel(
         records = max(1, math.ceil(steps * ROOM * schedule.batch * rate))
         a_record = record_bytes(stream.type, state.tokens.get(stream.name, 0.0))
         size = records * a_record
-        because = f"{steps} steps x {_per_step(schedule.batch, rate)} records, {ROOM} times over"
+        each = f"{counted(steps, 'step')} x {float(schedule.batch * rate):g} records"
+        because = f"{each}, {ROOM} times over"
     choices.choose(stream.name, "capacity", f"{size / 2**20:.1f} MiB", because)
     return Channel(
         stream=stream.name,
@@ -125,10 +131,6 @@ def _channel(
         capacity_records=records,
         kind=stream.kind,
     )
-
-
-def _per_step(batch: int, rate: Fraction) -> str:
-    return f"{float(batch * rate):g}"
 
 
 def record_bytes(record: RecordType, tokens: float) -> int:
@@ -152,31 +154,49 @@ def _field_bytes(field: Field, tokens: float) -> int:
 
 
 def _pool(
-    groups: tuple[WorkerGroup, ...],
-    made: Mapping[str, tuple[Channel, ...]],
-    state: State,
-    choices: Choices,
+    state: State, made: Mapping[str, tuple[Channel, ...]], ahead: int, choices: Choices
 ) -> int:
-    """Bytes of a worker's pool segment: the most that the channels of one group may hold."""
-    wanted = {name: sum(c.capacity_bytes for c in channels) for name, channels in made.items()}
+    """Bytes of a worker's pool segment: what the channels of a group may hold, if that fits.
+
+    Where memory is short the pool is smaller, and producers wait sooner; it must hold a step.
+    """
+    wanted = {name: sum(c.capacity_bytes for c in own) for name, own in made.items()}
     most = max(wanted, key=lambda name: wanted[name], default="")
-    size = max(LEAST_POOL, wanted.get(most, 0))
-    size = 1 << (size - 1).bit_length()
-    for node in state.cluster.nodes:
-        workers = sum(place.node == node.name for g in groups for place in g.places)
-        held = sum(
-            state.costs[g.name].memory_bytes
-            for g in groups
-            for place in g.places
-            if place.node == node.name and state.cluster.kind(node.device).kind == "cpu"
-        )
-        if node.memory_bytes and held + workers * size > node.memory_bytes:
-            raise PlanError(
-                f"node {node.name!r} has {node.memory_bytes / 2**30:.3g} GiB; {workers} workers "
-                f"need {held / 2**30:.3g} GiB and pools of {size / 2**30:.3g} GiB each, for the "
-                f"channels of {most}",
-                hint="a smaller schedule.ahead, fewer workers, or a smaller batch",
-            )
+    size = 1 << (max(LEAST_POOL, wanted.get(most, 0)) - 1).bit_length()
     because = f"the channels of {most} fill it" if size > LEAST_POOL else "the least"
-    choices.choose("pool", "bytes", size, because)
-    return size
+    room, node, workers = _room(state)
+    if size > room:
+        size = 1 << (max(1, room).bit_length() - 1)
+        because = f"half of the memory of {node}, over {counted(workers, 'worker')}"
+    step = max((sum(_a_step(c, ahead) for c in own) for own in made.values()), default=0)
+    if size < step:
+        raise PlanError(
+            f"a step's records need {step / 2**20:.0f} MiB in the pool of a worker, and {node} has "
+            f"room for {size / 2**20:.0f} MiB: {because}",
+            hint="a smaller batch, fewer workers, or a node with more memory",
+        )
+    return choices.choose("pool", "bytes", size, because)
+
+
+def _a_step(channel: Channel, ahead: int) -> int:
+    """Bytes that one step is expected to put into the channel."""
+    if channel.kind == "weights":
+        return channel.capacity_bytes
+    return channel.capacity_bytes // (ROOM * (1 + (ahead if channel.kind == "data" else 0)))
+
+
+def _room(state: State) -> tuple[int, str, int]:
+    """(bytes, node, workers on it) of the pool for which the scarcest node has memory."""
+    workers, held = Counter[str](), Counter[str]()
+    for group in state.groups:
+        for place in group.places:
+            workers[place.node] += 1
+            held[place.node] += state.costs[group.name].memory_bytes
+    found: list[tuple[int, str, int]] = []
+    for node in state.cluster.nodes:
+        count = workers[node.name]
+        # Models on accelerators take nothing of the host's memory.
+        models = held[node.name] if state.cluster.kind(node.device).kind == "cpu" else 0
+        if count and node.memory_bytes:
+            found.append(((node.memory_bytes // 2 - models) // count, node.name, count))
+    return min(found, default=(1 << 62, "", 0))

@@ -28,20 +28,7 @@ def add_credit(draft: Draft, stream: str, algorithm: Algorithm, train: str) -> s
     follower = ""
     while (producer := draft.producer(stream)).op in ("pack", "join"):
         follower, stream = producer.name, producer.inputs[0]
-    group = next((stage for stage in draft.upstream(stream) if stage.op == "group"), None)
-    if group is None:
-        raise refuse(
-            f"train '{train}': {algorithm.name} compares the rewards of a group, "
-            f"but stream '{stream}' is not grouped",
-            hint='.group(by="task") before .train(...)',
-        )
-    if algorithm.credit_scope != "group":
-        # A stage worker holds a few samples of a step, never all of them.
-        raise refuse(
-            f"train '{train}': the credit of {algorithm.name} needs all rows of a step at once, "
-            "but credit is given group by group",
-            hint="make a field 'advantage' in a map, or take fg.grpo()",
-        )
+    group = _group(draft, stream, algorithm, train)
     function = resolve(algorithm.credit, role=role)
     params = dict(algorithm.credit_params)
     check_parameters(function, params, role=role, given=("the rewards", "the group offsets"))
@@ -67,6 +54,25 @@ def add_credit(draft: Draft, stream: str, algorithm: Algorithm, train: str) -> s
         type = replace(found.type, fields=(*found.type.fields, _ADVANTAGE))
         draft.streams[carrier] = replace(found, type=type)
     return last
+
+
+def _group(draft: Draft, stream: str, algorithm: Algorithm, train: str) -> Stage:
+    """The nearest group stage that the stream comes from."""
+    group = next((stage for stage in draft.upstream(stream) if stage.op == "group"), None)
+    if group is None:
+        raise refuse(
+            f"train '{train}': {algorithm.name} compares the rewards of a group, "
+            f"but stream '{stream}' is not grouped",
+            hint='.group(by="task") before .train(...)',
+        )
+    if algorithm.credit_scope != "group":
+        # A stage worker holds a few samples of a step, never all of them.
+        raise refuse(
+            f"train '{train}': the credit of {algorithm.name} needs all rows of a step at once, "
+            "but credit is given group by group",
+            hint="make a field 'advantage' in a map, or take fg.grpo()",
+        )
+    return group
 
 
 def _check_own(draft: Draft, stream: str, role: str) -> None:

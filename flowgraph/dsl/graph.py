@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from flowgraph.dsl import evaluation, transforms
+from flowgraph.dsl.agents import Sampling, add_agent
 from flowgraph.dsl.complete import check_complete
 from flowgraph.dsl.draft import Draft
-from flowgraph.dsl.functions import AnyFunction, refer
-from flowgraph.dsl.location import refuse, user_line
-from flowgraph.dsl.models import AgentRef, ModelRef, ModuleRef
+from flowgraph.dsl.functions import AnyFunction
+from flowgraph.dsl.location import refuse
+from flowgraph.dsl.models import AgentRef, ModelRef, ModuleRef, add_module
 from flowgraph.dsl.plain import plain
 from flowgraph.dsl.stream import Stream, Train
-from flowgraph.dsl.units import Calls, one_of, real, whole
+from flowgraph.dsl.units import Calls, whole
 from flowgraph.ir import graph as ir
-
-_DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 class Graph:
@@ -74,23 +72,7 @@ class Graph:
 
         >>> vit = g.module("vit", fg.model(fg.models.vit, layers=2, width=64, heads=4))
         """
-        role = f"module '{name}'"
-        if not isinstance(model, ModelRef):
-            raise refuse(f"{role}: expects fg.model(factory, ...), got {type(model).__name__}")
-        if isinstance(trainable, str):
-            raise refuse(f"{role}: trainable lists patterns", hint=f"trainable=[{trainable!r}]")
-        patterns = trainable if isinstance(trainable, bool) else tuple(map(str, trainable))
-        name = self.draft.claim("module", name, name)
-        self.draft.modules[name] = ir.Module(
-            name=name,
-            factory=model.factory,
-            # No pattern matches no parameter.
-            trainable=patterns if patterns != () else False,
-            dtype=one_of(dtype, f"{role}: dtype", _DTYPES),
-            description=model.description,
-            at=user_line(),
-        )
-        return ModuleRef(self.draft, name)
+        return add_module(self.draft, name, model, trainable=trainable, dtype=dtype)
 
     def agent(
         self,
@@ -117,40 +99,17 @@ class Graph:
 
         >>> verifier = g.agent("verifier", fg.model(decoder, ...), after=solver, stop=[EOS])
         """
-        role = f"agent '{name}'"
-        self.draft.claim("agent", name, name)
-        before = [after] if isinstance(after, AgentRef) else list(after)
-        if isinstance(model, ModelRef):
-            if name in self.draft.modules:
-                raise refuse(
-                    f"{role}: module '{name}' is declared already ({self.draft.modules[name].at})",
-                    hint="hand over that module, or name the agent differently",
-                )
-            module = None
-            description = model.description
-        elif isinstance(model, ModuleRef) and model.draft is self.draft:
-            module = model
-            description = dict(self.draft.modules[model.name].description)
-        else:
-            raise refuse(f"{role}: expects fg.model(...) or a module of this graph, got {model!r}")
-        sampling = _sampling(role, description, temperature, max_tokens, max_length, stop)
-        reference = _tokenizer(tokenizer, role)
-        for other in before:
-            if not isinstance(other, AgentRef) or other.draft is not self.draft:
-                raise refuse(f"{role}: after lists agents of this graph, got {other!r}")
-        if module is None:
-            assert isinstance(model, ModelRef)
-            module = self.module(name, model)
-        self.draft.agents[name] = ir.Agent(
-            name=name,
-            module=module.name,
-            sampling=sampling,
-            expect=expect.data() if expect else {},
-            after=tuple(other.name for other in before),
-            tokenizer=reference,
-            at=user_line(),
+        return add_agent(
+            self.draft,
+            name,
+            model,
+            expect=expect,
+            after=[after] if isinstance(after, AgentRef) else list(after),
+            sampling=Sampling(
+                temperature=temperature, max_tokens=max_tokens, max_length=max_length, stop=stop
+            ),
+            tokenizer=tokenizer,
         )
-        return AgentRef(self.draft, name, module)
 
     def source(
         self,
@@ -243,58 +202,3 @@ class Graph:
         """
         check_complete(self.draft)
         return self.draft.finish(root=root, settings=plain(dict(settings or {}), "settings"))
-
-
-def _sampling(
-    role: str,
-    description: Mapping[str, Any],
-    temperature: float,
-    max_tokens: int | None,
-    max_length: int | None,
-    stop: Sequence[int],
-) -> dict[str, Any]:
-    """The agent's sampling as plain data, bounded by what its model holds."""
-    holds = description.get("max_length")
-    length = max_length if max_length is not None else holds
-    if length is None:
-        raise refuse(
-            f"{role}: the model does not say how many tokens it holds",
-            hint="max_length=512, for prompt and response together",
-        )
-    length = whole(length, f"{role}: max_length, in tokens", least=2)
-    if holds is not None and length > holds:
-        raise refuse(
-            f"{role}: max_length={length}, but the model holds {holds} tokens",
-            hint=f"max_length={holds}, or a model with max_length={length}",
-        )
-    sampling = {
-        "temperature": real(temperature, f"{role}: temperature", least=0),
-        "max_length": length,
-        "stop": tuple(whole(token, f"{role}: stop, a token id", least=0) for token in stop),
-    }
-    if max_tokens is None:
-        return sampling
-    tokens = whole(max_tokens, f"{role}: max_tokens", least=1)
-    if tokens >= length:
-        raise refuse(
-            f"{role}: max_tokens={tokens} leaves no room for a prompt in max_length={length}",
-            hint=f"max_tokens={length // 2}",
-        )
-    return {**sampling, "max_tokens": tokens}
-
-
-def _tokenizer(tokenizer: Any, role: str) -> ir.FunctionRef | None:
-    """How workers make the tokenizer: its class and its fields, or a factory by name."""
-    if tokenizer is None:
-        return None
-    if isinstance(tokenizer, ModelRef):
-        return tokenizer.factory
-    kind = type(tokenizer)
-    if is_dataclass(tokenizer) and not isinstance(tokenizer, type):
-        params = {f.name: getattr(tokenizer, f.name) for f in fields(tokenizer) if f.init}
-        return refer(kind, params, role=f"{role}: tokenizer")
-    raise refuse(
-        f"{role}: tokenizer: expects a dataclass of plain data, got {kind.__name__}",
-        hint='flowgraph.tokenizers.CharTokenizer("0123456789+-="), or '
-        "fg.model(load_tokenizer, path=...) for a factory",
-    )

@@ -1,16 +1,19 @@
 """Models and their uses: factories by name, modules (weights), agents (a module in rollout)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flowgraph.dsl.draft import Draft
 from flowgraph.dsl.functions import AnyFunction, refer
-from flowgraph.dsl.location import refuse
+from flowgraph.dsl.location import refuse, user_line
 from flowgraph.dsl.plain import plain
 from flowgraph.dsl.signature import check_parameters
-from flowgraph.ir.graph import FunctionRef
+from flowgraph.dsl.units import one_of
+from flowgraph.ir.graph import FunctionRef, Module
 
 _OURS = "flowgraph.models."
+_DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,28 @@ def model(factory: AnyFunction, **params: Any) -> ModelRef:
     reference = refer(factory, params, role=role)
     check_parameters(factory, params, role=role)
     return ModelRef(reference, _describe(factory, reference, role))
+
+
+def add_module(
+    draft: Draft, name: str, model: ModelRef, *, trainable: bool | Sequence[str], dtype: str
+) -> ModuleRef:
+    """Record a module; no pattern at all trains nothing."""
+    role = f"module '{name}'"
+    if not isinstance(model, ModelRef):
+        raise refuse(f"{role}: expects fg.model(factory, ...), got {type(model).__name__}")
+    if isinstance(trainable, str):
+        raise refuse(f"{role}: trainable lists patterns", hint=f"trainable=[{trainable!r}]")
+    patterns = trainable if isinstance(trainable, bool) else tuple(map(str, trainable))
+    name = draft.claim("module", name, name)
+    draft.modules[name] = Module(
+        name=name,
+        factory=model.factory,
+        trainable=patterns if patterns != () else False,
+        dtype=one_of(dtype, f"{role}: dtype", _DTYPES),
+        description=model.description,
+        at=user_line(),
+    )
+    return ModuleRef(draft, name)
 
 
 def _describe(factory: AnyFunction, reference: FunctionRef, role: str) -> dict[str, Any]:

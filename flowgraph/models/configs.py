@@ -15,6 +15,8 @@ class DecoderConfig:
     to a multiple of 8; `max_length` bounds positions. `init_std` is the deviation of every matrix,
     by default 1/sqrt(fan-in); `embedding_std` that of the embedding table. `feature_width` is the
     width of foreign features (an encoder's output); with it the decoder owns a projector.
+    `outputs` limits what the model can say to the first so many ids (default: all of `vocab`): a
+    judge that reads everything but answers with a few tokens needs no others to be unlearned.
     """
 
     vocab: int
@@ -29,6 +31,7 @@ class DecoderConfig:
     embedding_std: float = 0.02
     rope_base: float = 10_000.0
     feature_width: int | None = None
+    outputs: int | None = None
 
     def __post_init__(self) -> None:
         _require_positive("decoder", vocab=self.vocab, layers=self.layers, width=self.width)
@@ -38,6 +41,8 @@ class DecoderConfig:
         _require_divisible("decoder", "heads", self.heads, "kv_heads", self.shared_heads)
         if self.feature_width is not None:
             _require_positive("decoder", feature_width=self.feature_width)
+        if not 1 <= self.spoken <= self.vocab:
+            raise ValueError(f"decoder: outputs must lie in 1..{self.vocab}, got {self.outputs}")
 
     @property
     def shared_heads(self) -> int:
@@ -50,6 +55,11 @@ class DecoderConfig:
         return -(-8 * self.width // 24) * 8 if self.hidden is None else self.hidden
 
     @property
+    def spoken(self) -> int:
+        """Number of ids that logits cover."""
+        return self.vocab if self.outputs is None else self.outputs
+
+    @property
     def head_width(self) -> int:
         return self.width // self.heads
 
@@ -58,7 +68,7 @@ class DecoderConfig:
         """Exact number of trainable scalars."""
         attention = self.width * self.head_width * (2 * self.heads + 2 * self.shared_heads)
         block = attention + 3 * self.width * self.feed_forward + 2 * self.width
-        tables = self.vocab * self.width * (1 if self.tied else 2)
+        tables = self.width * (self.vocab + (0 if self.tied else self.spoken))
         projector = 0
         if self.feature_width is not None:
             projector = self.feature_width + self.width * (self.feature_width + 1)

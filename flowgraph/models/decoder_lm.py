@@ -84,7 +84,7 @@ class DecoderLM(nn.Module):
         self.embedding = nn.Embedding(config.vocab, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.width, eps=1e-5)
-        self.head = None if config.tied else nn.Linear(config.width, config.vocab, bias=False)
+        self.head = None if config.tied else nn.Linear(config.width, config.spoken, bias=False)
         feature_width = config.feature_width
         self.projector = (
             None if feature_width is None else feature_projector(feature_width, config.width)
@@ -123,7 +123,9 @@ class DecoderLM(nn.Module):
 
     def unembedding(self) -> Tensor:
         """The matrix [V, width] that `logits` multiplies with, for fused losses."""
-        return self.embedding.weight if self.head is None else self.head.weight
+        if self.head is not None:
+            return self.head.weight
+        return self.embedding.weight[: self.config.spoken]
 
     def new_cache(self, slots: int, max_length: int) -> KVCache:
         """An empty cache, on the model's device and in its dtype."""

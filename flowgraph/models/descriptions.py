@@ -45,6 +45,7 @@ def _describe_decoder(config: DecoderConfig) -> dict[str, Any]:
         "head_width": config.head_width,
         "hidden": config.feed_forward,
         "vocab": config.vocab,
+        "outputs": config.spoken,
         "max_length": config.max_length,
         "tied": config.tied,
         "feature_width": config.feature_width,

@@ -32,6 +32,7 @@ def decoder(
     embedding_std: float = 0.02,
     rope_base: float = 10_000.0,
     feature_width: int | None = None,
+    outputs: int | None = None,
 ) -> DecoderLM:
     """A decoder language model from scratch; `DecoderConfig` explains the parameters."""
     from flowgraph.models.decoder_lm import DecoderLM
@@ -50,6 +51,7 @@ def decoder(
             embedding_std=embedding_std,
             rope_base=rope_base,
             feature_width=feature_width,
+            outputs=outputs,
         )
     )
 

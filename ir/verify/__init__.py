@@ -1,12 +1,14 @@
-"""Legality of both dialects, as tables of rules."""
+"""Legality of both dialects, as tables of rules: one rule, one check, one message."""
 
-from flowgraph.ir.graph import Graph
-from flowgraph.ir.plan import Plan
+from flowgraph.ir.verify.cluster import cluster_faults, verify_cluster
+from flowgraph.ir.verify.flow import flow_faults, verify_flow
+from flowgraph.ir.verify.plan import plan_faults, verify_plan
 
-
-def verify_flow(graph: Graph) -> None:
-    """Raises GraphError for the first rule that is broken."""
-
-
-def verify_plan(plan: Plan) -> None:
-    """Raises PlanError for the first rule that is broken."""
+__all__ = [
+    "cluster_faults",
+    "flow_faults",
+    "plan_faults",
+    "verify_cluster",
+    "verify_flow",
+    "verify_plan",
+]

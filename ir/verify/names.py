@@ -1,10 +1,12 @@
 """Rules of the whole graph: names, edges, and the order in which data flows."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from flowgraph.ir.errors import GraphError
-from flowgraph.ir.index import Index, flow_order
+from flowgraph.ir.index import Index, attribute, flow_order
 from flowgraph.ir.verify.faults import Declared, Faults, GraphRule, fault, nearest, told
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -13,11 +15,14 @@ KINDS = ("data", "gradient", "weights")
 
 def _things(at: Index) -> Iterator[Declared]:
     graph = at.graph
-    yield from (*graph.modules, *graph.agents, *graph.stages, *graph.streams)
+    yield from graph.modules
+    yield from graph.agents
+    yield from graph.stages
+    yield from graph.streams
 
 
 def names_are_legal(at: Index) -> Faults:
-    """Names become file names, pins and arguments."""
+    """Names are letters, digits, `.`, `-` and `_`: they become file names, pins and arguments."""
     for thing in _things(at):
         if not _NAME.fullmatch(thing.name):
             yield fault(
@@ -52,9 +57,7 @@ def streams_are_made_once(at: Index) -> Faults:
                 yield fault(stage, f"stream {output!r} to be declared", "no such stream")
     for stream in at.graph.streams:
         if stream.kind not in KINDS:
-            yield fault(
-                stream, f"a kind of {', '.join(KINDS)}", repr(stream.kind), term="kind"
-            )
+            yield fault(stream, f"a kind of {', '.join(KINDS)}", repr(stream.kind), term="kind")
         elif stream.producer not in at.stages:
             hint = nearest(stream.producer, at.stages)
             yield fault(stream, "a producer", f"{stream.producer!r}, which is no stage", hint)
@@ -72,7 +75,10 @@ def inputs_exist(at: Index) -> Faults:
         for name in stage.inputs:
             if name not in known:
                 yield fault(
-                    stage, "declared data streams to read", repr(name), nearest(name, data),
+                    stage,
+                    "declared data streams to read",
+                    repr(name),
+                    nearest(name, data),
                     term=name,
                 )
 
@@ -132,6 +138,50 @@ def agents_are_legal(at: Index) -> Faults:
     yield from _agents_in_circle(at)
 
 
+SIZES = (
+    "parameters",
+    "layers",
+    "width",
+    "heads",
+    "kv_heads",
+    "head_width",
+    "hidden",
+    "vocab",
+    "max_length",
+)
+"""What the cost model reads of a module's description: whole numbers, or null when unknown."""
+
+
+def descriptions_are_numbers(at: Index) -> Faults:
+    """A module is described by whole numbers above 0; what is not known is left out or null."""
+    for module in at.graph.modules:
+        for name in SIZES:
+            value = module.description.get(name)
+            if value is not None and (type(value) is not int or value < 1):
+                yield fault(module, f"{name} >= 1 or null", repr(value), term=name)
+
+
+def expectations_are_numbers(at: Index) -> Faults:
+    """What is expected of agents, filters and unnests is a number above 0 or has such a mean."""
+    for agent in at.graph.agents:
+        for name, value in agent.expect.items():
+            mean = value.get("mean") if isinstance(value, Mapping) else value
+            if not _is_positive(mean):
+                yield fault(agent, f"{name} to be a number above 0", repr(value), term=name)
+        length = agent.sampling.get("max_length")
+        if length is not None and (type(length) is not int or length < 1):
+            yield fault(agent, "max_length >= 1", repr(length), term="max_length")
+    for stage in at.graph.stages:
+        if stage.op in ("filter", "unnest") and not _is_positive(attribute(stage, "expect")):
+            got = repr(attribute(stage, "expect"))
+            yield fault(stage, "expect to be a number above 0", got, term="expect")
+
+
+def _is_positive(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value < math.inf
+
+
 def _agents_in_circle(at: Index) -> Faults:
     waiting = {name: set(agent.after) & set(at.agents) for name, agent in at.agents.items()}
     while free := [name for name, after in waiting.items() if not after]:
@@ -149,7 +199,7 @@ def _agents_in_circle(at: Index) -> Faults:
 
 
 def graph_has_a_trainer(at: Index) -> Faults:
-    """A run's steps are those of its train stages."""
+    """There is a train stage, whose steps are the run's, and at least one step."""
     if not at.graph.by_op("train"):
         yield GraphError(
             f"graph {at.graph.name!r}: expects a train stage, got none",
@@ -167,6 +217,8 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     there_is_no_cycle,
     streams_are_read,
     agents_are_legal,
+    descriptions_are_numbers,
+    expectations_are_numbers,
     graph_has_a_trainer,
 )
 """In this order: a rule may rest on those before it."""

@@ -57,7 +57,7 @@ def _leading(field: Field) -> int:
 
 
 def type_is_kept(at: Index, stage: Stage) -> Faults:
-    """group, filter, pack: the output has the type of the input."""
+    """The output has the type of the input."""
     made, read = at.streams[stage.outputs[0]].type, read_type(at, stage)
     if made != read:
         yield fault(
@@ -69,7 +69,7 @@ def type_is_kept(at: Index, stage: Stage) -> Faults:
 
 
 def key_is_kept(at: Index, stage: Stage) -> Faults:
-    """map: a record stays the record of the same key."""
+    """A record stays the record of the same key."""
     made, read = at.streams[stage.outputs[0]].type, read_type(at, stage)
     if made.key != read.key:
         yield fault(stage, f"its output to keep the key {_names(read.key)}", _names(made.key))
@@ -104,7 +104,7 @@ def group_is_by_key(at: Index, stage: Stage) -> Faults:
 
 
 def filter_decides_early(at: Index, stage: Stage) -> Faults:
-    """Membership is decided before a version is read: samples are filtered before any model runs."""
+    """Membership is decided before a version is read: filter samples before any model runs."""
     if read_type(at, stage).key != ("sample",):
         return
     models = [s.name for s in at.ancestors(stage) if s.op in ("apply", "episodes")]

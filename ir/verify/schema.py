@@ -3,20 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
+from flowgraph.ir.data import PlainError, plain_data
 from flowgraph.ir.graph import Stage
 from flowgraph.ir.index import Index
 from flowgraph.ir.ops import OPS, REQUIRED, Op
-from flowgraph.ir.plain import PlainError, plain_data
 from flowgraph.ir.verify.faults import Faults, StageRule, fault, nearest
 
 
 def operation_is_known(at: Index, stage: Stage) -> Faults:
+    """The operation is one of those above."""
     if stage.op not in OPS:
         yield fault(stage, "an operation", repr(stage.op), nearest(stage.op, OPS), term="op")
 
 
 def counts_are_legal(at: Index, stage: Stage) -> Faults:
-    """As many inputs and outputs as the operation takes, and a function if it needs one."""
+    """Inputs and outputs are as many as the operation takes, and a function is there if needed."""
     op = OPS[stage.op]
     for what, count, (least, most) in (
         ("inputs", len(stage.inputs), op.inputs),

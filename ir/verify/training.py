@@ -11,7 +11,7 @@ MADE_BY_TRAINERS = {"behaviour_logprobs": "logprobs", "reference_logprobs": ""}
 
 
 def tokens_are_there(at: Index, stage: Stage) -> Faults:
-    """train, pack: `tokens`, int64 and ragged in one dim; for train `loss_mask` as long."""
+    """`tokens` is int64 and ragged in one dim; what is trained has a `loss_mask` as long."""
     record = read_type(at, stage)
     yield from missing_field(stage, record, "tokens", "field")
     tokens = record.field("tokens")
@@ -54,13 +54,16 @@ def reference_stays(at: Index, stage: Stage) -> Faults:
         yield fault(stage, "a declared module as reference", repr(name), hint, term=name)
     elif at.modules[name].trainable is not False:
         yield fault(
-            stage, f"reference {name!r} to stay as it is", "a trainable module",
-            f"trainable=False where {name!r} is declared", term=name,
+            stage,
+            f"reference {name!r} to stay as it is",
+            "a trainable module",
+            f"trainable=False where {name!r} is declared",
+            term=name,
         )
 
 
 def counts_are_positive(at: Index, stage: Stage) -> Faults:
-    """batch, micro_batch and updates; a clip is not negative."""
+    """`batch`, `micro_batch` and `updates` are positive; `clip` is not negative."""
     for name in ("batch", "micro_batch", "updates"):
         if attribute(stage, name) < 1:
             yield fault(stage, f"{name} >= 1", str(attribute(stage, name)), term=name)
@@ -83,13 +86,16 @@ def batch_divides(at: Index, stage: Stage) -> Faults:
 
 
 def optimizer_is_known(at: Index, stage: Stage) -> Faults:
-    """Named, with a learning rate above 0."""
+    """The optimizer is a known one, with a learning rate above 0."""
     settings = attribute(stage, "optimizer")
     name, rate = settings.get("name"), settings.get("lr")
     if name not in OPTIMIZERS:
         yield fault(
-            stage, f"an optimizer of {', '.join(OPTIMIZERS)}", repr(name),
-            nearest(str(name), OPTIMIZERS), term="optimizer",
+            stage,
+            f"an optimizer of {', '.join(OPTIMIZERS)}",
+            repr(name),
+            nearest(str(name), OPTIMIZERS),
+            term="optimizer",
         )
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
         yield fault(stage, "a learning rate lr > 0", repr(rate), term="optimizer")
@@ -148,7 +154,9 @@ def pack_feeds_trainers(at: Index, stage: Stage) -> Faults:
     for reader in at.children(stage):
         if reader.op != "train":
             yield fault(
-                stage, "to be read by train stages only", f"{reader.name!r}, a {reader.op}",
+                stage,
+                "to be read by train stages only",
+                f"{reader.name!r}, a {reader.op}",
                 f"pack behind {reader.name!r}",
             )
     if attribute(stage, "tokens") < 1:
@@ -218,5 +226,24 @@ TRAINING_RULES: dict[str, tuple[StageRule, ...]] = {
     "evaluate": (evaluated_stage_exists,),
 }
 
-STEP_RULES: tuple[GraphRule, ...] = (steps_agree, one_trainer_a_module)
+
+def whole_step_is_one_update(at: Index) -> Faults:
+    """Credit over all rows of a step makes the step one unit: no update can have a part of it."""
+    for stage in at.graph.by_op("train"):
+        whole = [
+            parent.name
+            for parent in at.ancestors(stage)
+            if parent.op == "map" and attribute(parent, "credit") and not attribute(parent, "group")
+        ]
+        if whole and attribute(stage, "updates") > 1:
+            yield fault(
+                stage,
+                f"updates=1, since {whole[0]!r} compares all rows of a step",
+                f"updates={attribute(stage, 'updates')}",
+                "updates=1, or an algorithm whose credit looks at one group",
+                term="updates",
+            )
+
+
+STEP_RULES: tuple[GraphRule, ...] = (steps_agree, one_trainer_a_module, whole_step_is_one_update)
 """Rules of the whole graph that rest on all stages being legal."""

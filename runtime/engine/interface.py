@@ -17,15 +17,19 @@ drives it calls `advance` while `pending` is not 0. How other engines fit:
 Neither gives results that are bit-identical over batch compositions, so neither may serve `exact`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from flowgraph.ir.errors import RunFailed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

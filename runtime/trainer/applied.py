@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from flowgraph.ir.errors import FlowgraphError
 from flowgraph.ir.graph import Graph, Stage
@@ -55,8 +55,8 @@ def apply_module(
             temperature = sampling_temperature(graph, stage.inputs[0])
             applied = _score(module, batch, temperature, device)
         else:
-            inputs = [tensor_of(batch[name], device) for name in stage.attributes["inputs"]]
-            applied = Applied(values=module(*inputs), offsets=None)
+            inputs = _inputs(module, stage, batch, device)
+            applied = Applied(values=module(*inputs.values()), offsets=None)
     except FlowgraphError:
         raise
     except Exception as error:  # whatever the user's module raises
@@ -67,16 +67,26 @@ def apply_module(
     return applied
 
 
+def _inputs(
+    module: nn.Module, stage: Stage, batch: Batch, device: torch.device
+) -> dict[str, Tensor]:
+    """The stage's input fields' flat values, floating ones in the module's own dtype."""
+    first = next(module.parameters(), None)
+    inputs = {name: tensor_of(batch[name], device) for name in stage.attributes["inputs"]}
+    if first is None:
+        return inputs
+    return {
+        name: tensor.to(first.dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in inputs.items()
+    }
+
+
 def _encode(module: Any, stage: Stage, batch: Batch, device: torch.device) -> Applied:
     """columns: flat values by name. offsets: int64 [N + 1] of those with a ragged dim."""
-    columns = {name: batch[name] for name in stage.attributes["inputs"]}
+    ragged = {name: batch[name] for name in stage.attributes["inputs"] if batch[name].offsets}
     values, offsets = module.encode(
-        {name: tensor_of(column, device) for name, column in columns.items()},
-        {
-            name: torch.from_numpy(column.offsets[0].copy()).to(device)
-            for name, column in columns.items()
-            if column.offsets
-        },
+        _inputs(module, stage, batch, device),
+        {name: torch.from_numpy(c.offsets[0].copy()).to(device) for name, c in ragged.items()},
     )
     return Applied(values=values, offsets=offsets.cpu().numpy().astype(np.int64, copy=False))
 

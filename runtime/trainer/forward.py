@@ -41,7 +41,8 @@ def forward(
         for values in (tokens[micro.source], micro.within, micro.segment)
     ]
     if features is not None:
-        arguments += [features[0], torch.from_numpy(features[1]).to(device)]
+        rows, places = features
+        arguments += [rows.to(module.unembedding().dtype), torch.from_numpy(places).to(device)]
     hidden_RLD: Tensor = module(*arguments)
     targets = tokens[micro.taken[micro.selected]]
     state, target, back = _distinct(micro.state, targets)

@@ -107,12 +107,23 @@ class TrainSpec:
 
 
 def sampling_temperature(graph: Graph, stream: str) -> float:
-    """The temperature at which the agent behind this stream of rows samples; 1 without one."""
+    """The temperature at which the agent behind this stream of rows samples; 1 without one.
+
+    Raises GraphError where that is 0.
+    """
     while True:
         stage = graph.stage(graph.stream(stream).producer)
         if stage.op == "episodes":
             agent = graph.agent(stream.rpartition(".")[2])  # `<episodes>.<agent>`
-            return float(agent.sampling.get("temperature", 1.0))
+            temperature = float(agent.sampling.get("temperature", 1.0))
+            if temperature <= 0.0:
+                raise GraphError(
+                    f"agent '{agent.name}': samples at temperature 0, where the likeliest token "
+                    "has probability 1 and nothing can be learned from it",
+                    at=agent.at,
+                    hint="a temperature above 0",
+                )
+            return temperature
         if not stage.inputs:
             return 1.0
         stream = stage.inputs[0]

@@ -143,10 +143,10 @@ class TrainTask:
         """Forward, loss and backward of one micro-batch; its sums."""
         outputs, fields = self._forward(rows, packed, micro, back)
         loss, metrics = self._call(self._spec.stage, outputs, fields)
+        # A frozen decoder has no graph either where no row has features: then nothing is lost.
         if loss.requires_grad:
             loss.backward()
         elif outputs.logprobs.requires_grad:
-            # Without it, nothing trains: a frozen decoder over rows without features.
             stage = self._spec.stage
             cause = "the loss does not depend on the module's outputs"
             raise StageFailed(stage.name, None, cause, at=stage.at)

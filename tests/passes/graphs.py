@@ -1,5 +1,6 @@
 """Two graphs of the examples' shape, and clusters, built by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 from flowgraph.ir.cluster import Cluster, DeviceKind, Node
@@ -238,6 +239,35 @@ def vlm(batch: int = 64, **changes: Any) -> Graph:
             Stream(name="packs", producer="pack", type=JOINED, at=_at(6)),
         ),
         **changes,
+    )
+
+
+def filtered(batch: int = 64) -> Graph:
+    """`vlm` with a map and a filter behind the source."""
+    graph = vlm(batch)
+    clean = Stage(
+        name="clean", op="map", inputs=("samples",), outputs=("clean",), function=ref("f")
+    )
+    keep = Stage(
+        name="keep",
+        op="filter",
+        inputs=("clean",),
+        outputs=("kept",),
+        attributes={"expect": 0.5},
+        function=ref("good"),
+    )
+    rest = tuple(
+        replace(s, inputs=tuple("kept" if name == "samples" else name for name in s.inputs))
+        for s in graph.stages[1:]
+    )
+    streams = tuple(
+        Stream(name=name, producer=stage.name, type=QUESTION)
+        for name, stage in (("clean", clean), ("kept", keep))
+    )
+    return replace(
+        graph,
+        stages=(graph.stages[0], clean, keep, *rest),
+        streams=(graph.streams[0], *streams, *graph.streams[1:]),
     )
 
 

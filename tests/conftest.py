@@ -1,0 +1,36 @@
+"""Options and fixtures of all tests: golden files are compared, or rewritten when asked."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SEPARATOR = "\n-----\n"
+
+Golden = Callable[[Path, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite the expected part of golden files with what came out",
+    )
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(file, output)`: the file's part after the line `-----` is the output.
+
+    With `--update-golden` the file is rewritten instead.
+    """
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(file: Path, output: str) -> None:
+        given, _, expected = file.read_text().partition(SEPARATOR)
+        if update:
+            file.write_text(f"{given.rstrip()}{SEPARATOR}{output.rstrip()}\n")
+        else:
+            assert output.rstrip() == expected.rstrip(), f"{file}: pytest --update-golden"
+
+    return check

@@ -1,0 +1,1 @@
+"""Graph files that tests load as a user would: by path."""

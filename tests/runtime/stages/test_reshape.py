@@ -1,0 +1,180 @@
+"""Unnest, group, join and credit over whole batches."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flowgraph.ir.errors import InternalError
+from flowgraph.ir.types import (
+    AGENT_ROW,
+    CALL,
+    ITEM,
+    SAMPLE,
+    TRAJECTORY,
+    Field,
+    Ragged,
+    RecordType,
+)
+from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.stages.reshape import group, group_offsets, join, unnest
+from tests.runtime.stages.rig import after, drive, host_of, item, plan, source
+
+PATCHES = (Ragged("images"), Ragged("patches"), 2)
+SAMPLES = RecordType(
+    fields=(
+        SAMPLE,
+        Field(name="label", dtype="str"),
+        Field(name="images", dtype="float32", dims=PATCHES),
+        Field(name="widths", dtype="int64", dims=(Ragged("images"),)),
+        Field(name="names", dtype="str", dims=(Ragged("images"),)),
+    )
+)
+ITEMS = RecordType(
+    fields=(
+        SAMPLE,
+        ITEM,
+        Field(name="images", dtype="float32", dims=PATCHES[1:]),
+        Field(name="widths", dtype="int64"),
+        Field(name="names", dtype="str"),
+    ),
+    key=("sample", "item"),
+)
+
+
+def sample(id: int, images: int) -> dict[str, Any]:
+    return {
+        "sample": id,
+        "label": f"sample {id}",
+        "images": [np.full((i + 1, 2), id + i / 10, np.float32) for i in range(images)],
+        "widths": [10 * id + i for i in range(images)],
+        "names": [f"{id}.{i}" for i in range(images)],
+    }
+
+
+SAMPLE_ROWS = [sample(3, 2), sample(5, 0), sample(6, 3)]
+
+
+def test_unnest_makes_a_row_of_each_entry_and_none_of_an_empty_sample() -> None:
+    rows = unnest(Batch.from_rows(SAMPLES, SAMPLE_ROWS), SAMPLES, ITEMS, "images").to_rows()
+    assert [(row["sample"], row["item"]) for row in rows] == [
+        (3, 0),
+        (3, 1),
+        (6, 0),
+        (6, 1),
+        (6, 2),
+    ]
+    assert [row["widths"] for row in rows] == [30, 31, 60, 61, 62]
+    assert [row["names"] for row in rows] == ["3.0", "3.1", "6.0", "6.1", "6.2"]
+    assert [row["images"].shape for row in rows] == [(1, 2), (2, 2), (1, 2), (2, 2), (3, 2)]
+
+
+def test_unnest_repeats_a_field_that_lies_outside_the_dim() -> None:
+    wanted = RecordType(fields=(SAMPLE, ITEM, SAMPLES.fields[1]), key=ITEMS.key)
+    rows = unnest(Batch.from_rows(SAMPLES, SAMPLE_ROWS), SAMPLES, wanted, "images").to_rows()
+    assert [row["label"] for row in rows] == ["sample 3"] * 2 + ["sample 6"] * 3
+
+
+def test_join_puts_items_back_under_their_sample_whatever_order_they_come_in() -> None:
+    samples = Batch.from_rows(SAMPLES, SAMPLE_ROWS)
+    items = unnest(samples, SAMPLES, ITEMS, "images")
+    bare = RecordType(fields=SAMPLES.fields[:2])
+    shuffled = items.take([4, 1, 3, 0, 2])
+    joined = join([samples.select(bare.names), shuffled], [bare, ITEMS], SAMPLES)
+    assert joined.equals(samples)
+
+
+def test_join_of_an_unknown_sample_is_our_bug() -> None:
+    samples = Batch.from_rows(SAMPLES, SAMPLE_ROWS)
+    items = unnest(samples, SAMPLES, ITEMS, "images")
+    bare = RecordType(fields=SAMPLES.fields[:2])
+    with pytest.raises(InternalError, match=r"an item of \{'sample': 6\} has no"):
+        join([samples.slice(0, 2).select(bare.names), items], [bare, ITEMS], SAMPLES)
+
+
+def test_join_of_one_key_matches_row_by_row() -> None:
+    left = RecordType(fields=(SAMPLE, Field(name="a", dtype="int64")))
+    right = RecordType(fields=(SAMPLE, Field(name="b", dtype="int64")))
+    both = RecordType(fields=(*left.fields, right.fields[1]))
+    a = Batch.from_rows(left, [{"sample": i, "a": i} for i in (4, 2)])
+    b = Batch.from_rows(right, [{"sample": i, "b": -i} for i in (2, 4)])
+    assert [row["b"] for row in join([a, b], [left, right], both).to_rows()] == [-4, -2]
+    with pytest.raises(InternalError, match="row 1 has no partner"):
+        join([a, b.slice(1, 2)], [left, right], both)
+
+
+def rows_of(*keys: tuple[int, int, int], rewards: list[float] | None = None) -> Batch:
+    given = rewards or [float(i) for i in range(len(keys))]
+    type = RecordType(
+        fields=(SAMPLE, TRAJECTORY, CALL, Field(name="reward", dtype="float32")),
+        key=("sample", "trajectory", "call"),
+    )
+    return Batch.from_rows(
+        type,
+        [
+            {"sample": s, "trajectory": t, "call": c, "reward": r}
+            for (s, t, c), r in zip(keys, given, strict=True)
+        ],
+    )
+
+
+def test_group_makes_each_group_one_run_and_keeps_the_order_within() -> None:
+    batch = rows_of((1, 0, 0), (0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 1))
+    grouped = group(batch, ("sample", "call"), 0)
+    assert [(row["sample"], row["call"]) for row in grouped.to_rows()] == [
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    assert group_offsets(grouped, ("sample", "call")).tolist() == [0, 2, 3, 4, 5]
+    assert group(batch.slice(0, 0), ("sample",), 4).rows == 0
+
+
+def test_group_of_a_wrong_size_is_named() -> None:
+    batch = rows_of((0, 0, 0), (0, 1, 0), (7, 0, 0))
+    with pytest.raises(ValueError, match="the group of sample 7 has 1 rows, expects 2"):
+        group(batch, ("sample",), 2)
+
+
+def credited(
+    batch: Batch, by: tuple[str, ...], *units: tuple[int, ...], name: str = "mean_baseline"
+) -> list[list[float]]:
+    tasks = source()
+    stage = after(tasks, "map", name, credit=True, group=by)
+    task = host_of(plan(tasks, stage, types={"tasks": AGENT_ROW, name: AGENT_ROW}), name)
+    (result,) = drive(task, item(*units, tasks=(batch,) * len(units)))
+    return [unit["advantage"].values.tolist() for unit in result.outputs[name]]
+
+
+def test_credit_compares_the_rows_of_a_group_within_a_sample() -> None:
+    batch = rows_of((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), rewards=[1, 3, 10, 10])
+    assert credited(batch, ("sample",), (0, 1)) == [[-1, 1, 0, 0]]
+
+
+def test_credit_finds_groups_that_are_not_runs() -> None:
+    batch = rows_of((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), rewards=[1, 10, 3, 30])
+    assert credited(batch, ("sample", "call"), (0,)) == [[-1, -10, 1, 10]]
+
+
+def test_credit_without_key_fields_sees_all_rows_of_the_item() -> None:
+    batch = rows_of((0, 0, 0), (1, 0, 0), rewards=[1, 3])
+    assert credited(batch, (), (0,), (1,)) == [[-1], [1]]
+
+
+def test_credit_of_the_wrong_shape_is_refused() -> None:
+    with pytest.raises(StageFailed, match=r"advantages of shape \[1\] for 2 rows"):
+        credited(rows_of((0, 0, 0), (0, 1, 0)), ("sample",), (0,), name="too_few")
+
+
+def test_credit_of_no_rows_calls_nobody() -> None:
+    assert credited(rows_of((0, 0, 0)), ("sample",), (5,), name="too_few") == [[]]
+
+
+def test_an_operation_of_a_trainer_does_not_run_in_a_host_task() -> None:
+    tasks = source()
+    stage = after(tasks, "pack", "doubled")
+    with pytest.raises(InternalError, match="stage 'doubled': pack does not run in a host task"):
+        host_of(plan(tasks, stage), "doubled")
