@@ -23,27 +23,28 @@ def build(
     small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "max_length": 32}
     solver = g.agent(
         "solver",
-        fg.model(decoder, width=64, embedding_std=0.2, **small),
+        fg.model(decoder, width=64, embedding_std=0.05, **small),
         expect=fg.Calls(mean=1.5, prompt=8, response=3),
-        max_tokens=4,
+        max_tokens=3,
         stop=[TOKENIZER.eos],
     )
     verifier = g.agent(
         "verifier",
-        fg.model(decoder, width=48, embedding_std=0.2, **small),
+        fg.model(decoder, width=48, embedding_std=0.05, **small),
         expect=fg.Calls(mean=2, prompt=9, response=1),
         max_tokens=1,
         after=solver,
     )
     tasks = g.source("tasks", arithmetic, operand=4, noise=0.4)
     games = tasks.episodes(play, agents=[solver, verifier], trajectories=tries, in_flight=batch)
-    for agent in (solver, verifier):
+    for agent, entropy in ((solver, 0.1), (verifier, 0.6)):
         games.rows(agent).group(by="task").train(
             agent.module,
-            loss=fg.grpo(entropy=0.05),
+            loss=fg.grpo(entropy=entropy),
             batch=batch,
             micro_batch=fg.tokens(4096),
             optimizer=fg.adam(lr),
+            schedule=fg.linear_decay(last=0.4, warmup=10),
         )
     games.evaluate("trained", samples=eval_samples)
     games.evaluate("always-accept", samples=eval_samples, verdict="accept")

@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from flowgraph.ir.plan import Plan
+from flowgraph.runtime.item import Item
+from flowgraph.runtime.trainer.interface import UpdateOrder
+from flowgraph.runtime.trainer.rank import Rank
+from flowgraph.runtime.worker.recording import read_rows
 from tests.runs.reference_process import reference
 from tests.runs.running import ROOT, plan_of, run
 
@@ -52,3 +57,39 @@ def test_by_default_the_first_gradient_of_both_modules_is_the_references_within_
         norm = float(np.linalg.norm(expected))
         assert norm > 0
         assert float(np.linalg.norm(got - expected)) <= 1e-5 * norm
+
+
+@pytest.mark.slow
+def test_by_default_the_first_gradient_of_each_agent_is_the_references_on_the_recorded_rows(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of(AGENTS, SMALL[AGENTS], PINNED[AGENTS])
+    run(plan, tmp_path / "run", steps=1, record=True)
+    for module in ("solver", "verifier"):
+        saved = load_file(tmp_path / "run" / "record" / f"{module}.gradient.safetensors")
+        expected = replayed_gradient(plan, tmp_path / "run", module, float(saved["divisor"][0]))
+        norm = float(np.linalg.norm(expected))
+        assert norm > 0
+        assert float(np.linalg.norm(saved["gradient"] - expected)) <= 1e-5 * norm
+
+
+def replayed_gradient(
+    plan: Plan, folder: Path, module: str, divisor: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """The recorded rows' gradient, computed by one rank, a unit at a time in order."""
+    rank = Rank(plan, module, steps=1, exact=False, seed=plan.graph.seed)
+    task = f"train-{module}"
+    units = read_rows(str(folder), module)
+    assert len(units) == plan.schedule.batch
+    for unit, inputs in sorted(units.items()):
+        samples = tuple(dict.fromkeys(inputs[plan.task(task).inputs[0]]["sample"].values.tolist()))
+        item = Item(
+            id=unit,
+            task=task,
+            units=(unit,),
+            samples=(samples,),
+            inputs={stream: (batch,) for stream, batch in inputs.items()},
+        )
+        rank.train(task, item)
+    rank.update(UpdateOrder(step=0, part=0, divisor=divisor))
+    return np.asarray(rank.flat_gradient().numpy())
