@@ -63,7 +63,9 @@ def room(state: State, worker: Worker) -> int:
 
 def _worker_for(state: State, task: Task) -> Worker | None:
     fitting = [worker for worker in state.in_group(task.group) if room(state, worker) > 0]
-    return min(fitting, key=lambda worker: (worker.inflight, worker.index), default=None)
+    return min(
+        fitting, key=lambda worker: (worker.inflight, worker.served, worker.index), default=None
+    )
 
 
 def _next_units(state: State, step: Step, task: Task) -> tuple[int, ...]:
@@ -89,12 +91,13 @@ def _micro_batch(state: State, step: Step, task: Task) -> tuple[int, ...]:
     budget = int(state.topology.train_stage(task).attributes["micro_batch"])
     sizes = step.sizes[task.inputs[0]]
     scope = step.parts[step.part]
+    share = -(-len(scope) // state.plan.group(task.group).replicas)  # no rank idles for another
     chosen: list[int] = []
     tokens = 0
     for unit in progress.ready:
         if unit not in scope:
             break
-        if chosen and tokens + sizes[unit] > budget:
+        if chosen and (tokens + sizes[unit] > budget or len(chosen) == share):
             return tuple(chosen)
         chosen.append(unit)
         tokens += sizes[unit]
@@ -102,7 +105,7 @@ def _micro_batch(state: State, step: Step, task: Task) -> tuple[int, ...]:
         status is not UnitStatus.WAITING for status in progress.status[scope.start : scope.stop]
     )
     more = len(scope) - given > len(chosen)
-    return () if more and tokens < budget else tuple(chosen)
+    return () if more and tokens < budget and len(chosen) < share else tuple(chosen)
 
 
 def _by_part(task: Task) -> bool:
@@ -130,6 +133,7 @@ def _send(state: State, step: Step, task: Task, units: tuple[int, ...], worker: 
     start(step, task, units)
     worker.items.add(item.id)
     worker.inflight += cost(step, task, units)
+    worker.served += len(units)
     samples = tuple(step.units[unit] for unit in units)
     if step.variant == 0:
         for stream, consumer in state.topology.inner_streams(task):

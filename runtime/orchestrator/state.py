@@ -37,7 +37,10 @@ class RunPhase(enum.Enum):
 
 @dataclass(slots=True)
 class Worker:
-    """One process. inflight: samples (stage), items (gang), calls (engine) it holds."""
+    """One process. inflight: samples (stage), items (gang), calls (engine) it holds.
+
+    served: units handed to it so far, so that equally loaded workers take turns.
+    """
 
     name: str
     index: int
@@ -46,6 +49,7 @@ class Worker:
     stopped: bool = False
     version: int = 0
     inflight: int = 0
+    served: int = 0
     items: set[int] = field(default_factory=set)
     busy_s: float = 0.0
     busy_mark: float = 0.0

@@ -125,3 +125,13 @@ def test_each_step_is_told_once_in_order() -> None:
     world = World(agents_plan(), shuffled(1))
     world.run()
     assert [p.step for p in world.progress if isinstance(p, StepFinished)] == [0, 1, 2]
+
+
+def test_every_rank_of_a_gang_gets_its_share_of_a_step_that_one_micro_batch_could_hold() -> None:
+    plan = compile_graph(vlm(batch=8), laptop(), {"lm.ranks": 2})
+    world = World(plan, first)
+    world.run()
+    items = [len(samples) for step, task, samples in world.trained if task == "train-lm"]
+    owners = {rank for update in world.owners for _, rank in update}
+    assert sum(items) == 3 * 8
+    assert owners == {0, 1}

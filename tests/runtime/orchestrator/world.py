@@ -58,6 +58,7 @@ class World:
     trained: list[tuple[int, str, tuple[int, ...]]] = field(default_factory=list)
     ran_at: list[tuple[str, int, int, int]] = field(default_factory=list)
     divisors: list[tuple[int, float]] = field(default_factory=list)
+    owners: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
     held: dict[str, tuple[Run, int]] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
     result: RunResult | None = None
@@ -197,6 +198,8 @@ class World:
 
     def _update(self, worker: str, message: Update) -> None:
         self.divisors.append((message.step, message.divisor))
+        if worker.startswith("lm"):
+            self.owners.append(message.owners)
         weights = None
         if message.publish and worker.endswith("-0"):
             weights = self._block(worker, "weights")
