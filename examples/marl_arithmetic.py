@@ -17,9 +17,14 @@ WELL_FORMED = 0.1
 
 
 def build(
-    batch: int = 16, tries: int = 16, lr: float = 2e-3, steps: int = 600, eval_samples: int = 256
+    batch: int = 16,
+    tries: int = 16,
+    lr: float = 2e-3,
+    steps: int = 500,
+    seed: int = 0,
+    eval_samples: int = 256,
 ) -> fg.Graph:
-    g = fg.Graph("marl-arithmetic", steps=steps)
+    g = fg.Graph("marl-arithmetic", steps=steps, seed=seed)
     small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "max_length": 32}
     solver = g.agent(
         "solver",
@@ -37,13 +42,17 @@ def build(
     )
     tasks = g.source("tasks", arithmetic, operand=4, noise=0.4)
     games = tasks.episodes(play, agents=[solver, verifier], trajectories=tries, in_flight=batch)
-    for agent, entropy in ((solver, 0.1), (verifier, 0.6)):
+    losses = {
+        solver: fg.grpo(entropy=0.1),
+        verifier: fg.grpo(entropy=0.15, scale_by_std=False),
+    }
+    for agent, loss in losses.items():
         games.rows(agent).group(by="task").train(
             agent.module,
-            loss=fg.grpo(entropy=entropy),
+            loss=loss,
             batch=batch,
             micro_batch=fg.tokens(4096),
-            optimizer=fg.adam(lr),
+            optimizer=fg.adam(lr, betas=(0.9, 0.99)),
             schedule=fg.linear_decay(last=0.4, warmup=10),
         )
     games.evaluate("trained", samples=eval_samples)
@@ -97,7 +106,7 @@ async def play(
         (await verifier.generate(TOKENIZER.encode(f"{task.question}={text}?", bos=True))).tokens[0]
         for text in (shown, opposite)
     ]
-    judged = [float(said == (REJECT, ACCEPT)[right]), float(practised == (ACCEPT, REJECT)[right])]
+    judged = [judge(said, right), judge(practised, not right)]
     accepted = {"accept": True, "reject": False}.get(verdict, said == ACCEPT)
     team = float(right)
     if not accepted:
@@ -115,3 +124,10 @@ def score(tokens: list[int], answer: str) -> float:
     if tokens[-1] != TOKENIZER.eos or not text.removeprefix("-").isdigit():
         return 0.0
     return 1.0 if text == answer else WELL_FORMED
+
+
+def judge(said: int, right: bool) -> float:
+    """1 for the right verdict, a little for the other one, nothing for another word."""
+    if said == (ACCEPT if right else REJECT):
+        return 1.0
+    return WELL_FORMED if said in (ACCEPT, REJECT) else 0.0

@@ -31,11 +31,12 @@ PIXEL_MEAN, PIXEL_STD = 4.88, 6.02
 def build(
     batch: int = 64,
     steps: int = 600,
+    seed: int = 0,
     lr: float = 2e-3,
     encoder: str = "trained",
     eval_samples: int = 512,
 ) -> fg.Graph:
-    g = fg.Graph("vlm-digits", steps=steps)
+    g = fg.Graph("vlm-digits", steps=steps, seed=seed)
     tower = g.module(
         "vit",
         fg.model(vit, layers=2, width=64, heads=4, patch=PATCH, merge=MERGE),
@@ -54,14 +55,14 @@ def build(
         ),
     )
     samples = g.source("samples", digit_questions, split="train")
-    features = samples.unnest("images").apply(tower, inputs=("patches", "rows", "cols"))
+    features = samples.unnest("images").apply(tower)
     packs = samples.join(features, placeholder=IMAGE).pack(tokens=256)
     packs.train(
         lm,
         *([tower] if encoder == "trained" else []),
         loss=fg.token_cross_entropy(),
         batch=batch,
-        optimizer=fg.adamw(lr),
+        optimizer=fg.adamw(lr, betas=(0.9, 0.99)),
         schedule=fg.linear_decay(last=0.4),
     )
     g.evaluate(

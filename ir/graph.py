@@ -74,6 +74,7 @@ class Module:
 
     trainable: True, False, or name patterns (fnmatch) of the trained parameters.
     description: plain data for the cost model (kind, layers, width, parameters, ...).
+    starts_as: module whose initial weights it has, "" for its own.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Module:
     trainable: bool | tuple[str, ...] = True
     dtype: str = "float32"
     description: Mapping[str, Any] = field(default_factory=dict)
+    starts_as: str = ""
     at: Location = UNKNOWN
 
 

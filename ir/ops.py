@@ -59,6 +59,7 @@ OPS: Mapping[str, Op] = {
             "batched": _BATCHED,
             "credit": _a("bool", "inserted for an algorithm: sees one whole group", False),
             "group": _a("names", "key fields that make a group, for credit", ()),
+            "size": _a("int", "rows a group, for credit; 0: all that share the key", 0),
         },
     ),
     "filter": Op(
@@ -72,12 +73,12 @@ OPS: Mapping[str, Op] = {
         },
     ),
     "group": Op(
-        doc="rows that share a key; complete when all rows of its source sample are there",
+        doc="rows that share a key, or consecutive runs of `size` of them; ends with its sample",
         inputs=(1, 1),
         outputs=(1, 1),
         attributes={
             "by": _a("names", "key fields; the first is `sample`", ("sample",)),
-            "size": _a("int", "rows a group, 0 when data decides", 0),
+            "size": _a("int", "rows a group, which divides those of each key; 0: all of them", 0),
         },
     ),
     "join": Op(

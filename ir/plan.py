@@ -57,12 +57,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How one replica of a module is laid out over devices: dp x tp x pp x cp ranks."""
+    """How one replica of a module is laid out over devices: dp x tp x pp x cp ranks.
+
+    recompute: activations are computed again for the backward pass instead of kept.
+    """
 
     dp: int = 1
     tp: int = 1
     pp: int = 1
     cp: int = 1
+    recompute: bool = False
 
     @property
     def ranks(self) -> int:
@@ -84,7 +88,11 @@ class WorkerGroup:
     kind: `stage` (user functions), `engine` (rollout of an agent's module), `gang` (ranks that
     hold a module's weights, train it or run its forward).
     name: `host`, `<agent>.engine`, `<module>.gang`; processes are `<name>-<index>`.
-    module, agents: whose weights it holds, whose calls it answers. replicas: processes.
+    module, agents: whose weights it holds, whose calls it answers. replicas: processes, one a rank;
+    engines are `replicas / layout.ranks` instances.
+    shares: group whose devices it uses in turn, "" when they are its own; turn: its place in that
+    order. residency: of its weights and optimizer between turns: `resident` on the device,
+    `offloaded` to the host's memory, `destroyed` with its processes and made again from there.
     slots: rows an engine decodes at once. max_length: tokens of a row, prompt included.
     in_flight: units (gang), samples (stage) a process may hold at once.
     """
@@ -99,6 +107,49 @@ class WorkerGroup:
     slots: int = 0
     max_length: int = 0
     in_flight: int = 2
+    shares: str = ""
+    turn: int = 0
+    residency: str = "resident"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A layout that a group may move to at run time. seconds: of a step's demand; memory_bytes: of
+    one device; replicas: processes."""
+
+    layout: Layout
+    replicas: int
+    seconds: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Within which the orchestrator may move a group without a new plan.
+
+    least, most: processes. alternatives: by devices; the present one is not among them.
+    move_seconds: what one moved process costs: its weights' way, and the calls it must drain.
+    """
+
+    group: str
+    least: int
+    most: int
+    alternatives: tuple[Alternative, ...] = ()
+    move_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """When engines move between agents. by: what is weighed. excess: an agent's share of the
+    backlog over its share of the engines from which one moves to it; gain: seconds saved a second
+    of moving; settle_seconds: between two moves of one engine; at_once: engines a move.
+    """
+
+    by: str = "backlog-tokens"
+    excess: float = 1.5
+    gain: float = 2.0
+    settle_seconds: float = 10.0
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +204,8 @@ class Plan:
     pool_bytes: int = 1 << 28  # bytes each worker may hold in its pool segment
     prediction: Prediction = Prediction()
     decisions: tuple[Decision, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    balance: Balance = Balance()
 
     def task(self, name: str) -> Task:
         return next(task for task in self.tasks if task.name == name)

@@ -14,11 +14,13 @@ INSIDE: Mapping[str, Mapping[str, str]] = {
         "tasks": "task",
         "channels": "channel",
         "decisions": "decision",
+        "rooms": "room",
+        "balance": "balance",
     },
 }
 """By entity: fields that are printed as entities inside it, with their keyword."""
 
-SINGLE = ("graph", "cluster", "schedule", "prediction")
+SINGLE = ("graph", "cluster", "schedule", "prediction", "balance")
 """Keywords of fields that hold one entity rather than a tuple."""
 
 NAME_FIELD: Mapping[str, str] = {
@@ -27,6 +29,7 @@ NAME_FIELD: Mapping[str, str] = {
         "name",
     ),
     "channel": "stream",
+    "room": "group",
 }
 """The field that stands bare behind the keyword."""
 

@@ -13,7 +13,7 @@ from flowgraph.kernels.flat import (
 )
 from flowgraph.kernels.layout import PackLayout, PackPlan
 from flowgraph.kernels.logprobs import gather_logprobs, linear_logprobs
-from flowgraph.kernels.merge import find_placeholders, merge_features
+from flowgraph.kernels.merge import PlaceholderMismatch, find_placeholders, merge_features
 from flowgraph.kernels.pack import Packed, pack, unpack
 from flowgraph.kernels.ragged import Ragged
 from flowgraph.kernels.rows import Pages, gather_rows, scatter_rows, write_rows_
@@ -25,6 +25,7 @@ __all__ = [
     "PackPlan",
     "Packed",
     "Pages",
+    "PlaceholderMismatch",
     "Ragged",
     "digest128",
     "find_placeholders",

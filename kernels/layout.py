@@ -20,10 +20,12 @@ Int64s = NDArray[np.int64]
 class PackPlan:
     """Which samples stand in which pack, in which order.
 
-    order: int64 [S], indices of samples; no sample twice. Samples not named are left out.
+    order: int64 [S], indices of samples. Samples not named are left out.
     bounds: int64 [P + 1], pack `p` holds `order[bounds[p]:bounds[p + 1]]`; an empty pack is legal.
     length: rows of every pack, or None for the longest pack's, rounded up to `align`.
     align: every segment starts at a multiple of it within its pack.
+    starts, sizes: int64 [S], what is taken of each sample: `sizes` rows from its row `starts`; both
+    None for whole samples. A sample may be named again where no row is taken twice.
 
     Raises ValueError when the arrays are not that.
     """
@@ -32,20 +34,26 @@ class PackPlan:
     bounds: Int64s
     length: int | None = None
     align: int = 1
+    starts: Int64s | None = None
+    sizes: Int64s | None = None
 
     def __post_init__(self) -> None:
         if self.align < 1:
             raise ValueError(f"align: expects at least 1, got {self.align}")
         if self.bounds.ndim != 1 or self.bounds.size < 1 or self.order.ndim != 1:
             raise ValueError("a plan expects order [S] and bounds [P + 1]")
-        steps = np.diff(self.bounds)
-        if self.bounds[0] != 0 or self.bounds[-1] != self.order.size or (steps < 0).any():
+        falls = self.bounds[1:] < self.bounds[:-1]
+        if self.bounds[0] != 0 or self.bounds[-1] != self.order.size or falls.any():
             raise ValueError(f"bounds: expects to rise from 0 to {self.order.size}")
         if self.order.size and self.order.min() < 0:
             raise ValueError(f"order: negative sample {int(self.order.min())}")
-        if np.unique(self.order).size != self.order.size:
-            seen, count = np.unique(self.order, return_counts=True)
-            raise ValueError(f"order: sample {int(seen[count > 1][0])} is named twice")
+        if self.starts is not None or self.sizes is not None:
+            self._check_pieces()
+            return
+        ranked = np.sort(self.order)
+        twice = ranked[1:] == ranked[:-1]
+        if twice.any():
+            raise ValueError(f"order: sample {int(ranked[1:][twice][0])} is named twice")
 
     @classmethod
     def of(
@@ -62,27 +70,51 @@ class PackPlan:
         Raises ValueError, naming the pack or the sample, when one does not fit `length`.
         """
         samples = lengths.shape[0]
-        offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-        table = offsets.numpy()
+        table = np.zeros(samples + 1, np.int64)
+        np.cumsum(lengths.numpy(), out=table[1:])
         if self.order.size and int(self.order.max()) >= samples:
             raise ValueError(f"order: sample {int(self.order.max())} of {samples} samples")
-        sizes = np.diff(table)[self.order]
-        room = -(-sizes // self.align) * self.align
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(room)])
-        counts = np.diff(self.bounds)
+        source = table[self.order]
+        sizes = table[self.order + 1] - source
+        if self.starts is not None and self.sizes is not None:
+            outside = self.starts + self.sizes > sizes
+            if outside.any():
+                worst = int(outside.argmax())
+                raise ValueError(
+                    f"sizes: sample {int(self.order[worst])} has {int(sizes[worst])} rows, row "
+                    f"{int(self.starts[worst] + self.sizes[worst]) - 1} is asked for"
+                )
+            sizes, source = self.sizes, source + self.starts
+        room = sizes if self.align == 1 else -(-sizes // self.align) * self.align
+        before = np.zeros(room.size + 1, np.int64)
+        np.cumsum(room, out=before[1:])
+        counts = self.bounds[1:] - self.bounds[:-1]
         pack_of = np.repeat(np.arange(counts.size), counts)
-        start = before[:-1] - before[self.bounds[:-1]][pack_of]
+        start = before[:-1] - np.repeat(before[self.bounds[:-1]], counts)
         length = self._length(start + sizes, pack_of)
         return PackLayout(
             order=self.order,
             pack_of=pack_of,
-            source=table[:-1][self.order],
+            source=source,
             start=start,
             sizes=sizes,
             packs=int(counts.size),
             length=length,
-            offsets=offsets,
+            offsets=torch.from_numpy(table),
         )
+
+    def _check_pieces(self) -> None:
+        starts, sizes = self.starts, self.sizes
+        if starts is None or sizes is None or not starts.shape == sizes.shape == self.order.shape:
+            raise ValueError(f"starts, sizes: expects both, [{self.order.size}]")
+        if self.order.size and (starts.min() < 0 or sizes.min() < 0):
+            raise ValueError("starts, sizes: expects none below 0")
+        ranked = np.lexsort((starts + sizes, starts, self.order))
+        same = self.order[ranked][1:] == self.order[ranked][:-1]
+        shared = same & ((starts + sizes)[ranked][:-1] > starts[ranked][1:])
+        if shared.any():
+            sample = int(self.order[ranked][1:][shared][0])
+            raise ValueError(f"order: rows of sample {sample} are taken twice")
 
     def _length(self, ends: Int64s, pack_of: Int64s) -> int:
         longest = int(ends.max()) if ends.size else 0
@@ -102,7 +134,8 @@ class PackLayout:
     """Where S samples stand in P packs of L rows; what `pack` and `unpack` follow.
 
     order, pack_of, source, start, sizes: int64 [S] in the plan's order: the sample, its pack, its
-    first row in the ragged values, its first row within the pack, its number of rows.
+    first row in the ragged values, its first row within the pack, its number of rows (of what the
+    plan takes of the sample).
     offsets: int64 [B + 1] of the ragged fields that the layout was made for, from 0.
     """
 
@@ -155,5 +188,21 @@ class PackLayout:
 
     def segments(self) -> Int64s:
         """The number of each sample within its pack, from 0: int64 [S]."""
-        first = np.searchsorted(self.pack_of, self.pack_of, side="left")
-        return np.arange(self.order.size, dtype=np.int64) - first
+        counts = np.bincount(self.pack_of, minlength=self.packs)
+        return np.arange(self.order.size) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def places(self, rows: Int64s) -> Int64s:
+        """Where rows of the ragged values stand in the packs laid end to end: int64, like `rows`.
+
+        -1 for rows that the plan left out.
+        """
+        filled = np.flatnonzero(self.sizes)
+        if not filled.size:
+            return np.full_like(rows, -1)
+        ranked = filled[np.argsort(self.source[filled], kind="stable")]
+        nearest = np.searchsorted(self.source[ranked], rows, side="right") - 1
+        segment = ranked[np.maximum(nearest, 0)]
+        within = rows - self.source[segment]
+        held = (nearest >= 0) & (within < self.sizes[segment])
+        found: Int64s = np.where(held, self.target[segment] + within, -1)
+        return found

@@ -16,6 +16,18 @@ from torch.autograd.function import once_differentiable
 from flowgraph.kernels.backend import apply, path
 
 
+class PlaceholderMismatch(ValueError):
+    """A sample's placeholder tokens are not as many as its feature rows.
+
+    sample: its number. cause: both counts, in words.
+    """
+
+    def __init__(self, sample: int, name: str, cause: str) -> None:
+        super().__init__(f"sample {name}: {cause}")
+        self.sample = sample
+        self.cause = cause
+
+
 def find_placeholders(
     token_ids: Tensor,
     placeholder: int,
@@ -31,7 +43,8 @@ def find_placeholders(
     offsets: int64 [B + 1] host, the tokens of each sample within `token_ids`.
     feature_counts: int64 [B] host, feature rows of each sample, all its images together.
     names: what to call the samples in an error; their numbers where not given.
-    Raises ValueError naming the first sample whose two counts differ.
+    Raises PlaceholderMismatch for the first sample whose two counts differ, ValueError for
+    placeholders outside every sample.
     """
     if offsets.shape[0] != feature_counts.shape[0] + 1:
         raise ValueError(
@@ -45,9 +58,11 @@ def find_placeholders(
     wrong = torch.nonzero(found != feature_counts.cpu()).reshape(-1)
     if wrong.numel():
         sample = int(wrong[0])
-        raise ValueError(
-            f"sample {names[sample] if names is not None else sample}: {int(found[sample])} "
-            f"placeholder tokens (id {placeholder}), {int(feature_counts[sample])} feature rows"
+        raise PlaceholderMismatch(
+            sample,
+            str(sample if names is None else names[sample]),
+            f"{int(found[sample])} placeholder tokens (id {placeholder}), "
+            f"{int(feature_counts[sample])} feature rows",
         )
     if int(found.sum()) != positions.shape[0]:
         raise ValueError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -19,24 +20,30 @@ from flowgraph.kernels.ragged import Ragged
 INT32_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
     """P packs of L rows.
 
     fields: name -> [P, L, ...]; padding rows hold the field's padding value.
-    segment_ids: int32 [P, L], the sample's number within its pack from 0, -1 on padding.
-    positions: int64 [P, L], the row's number within its sample, 0 on padding.
-    cu_seqlens: int64 [K + 1] over the packs laid end to end, see `PackLayout.cu_seqlens`.
-    max_seqlen: rows of the longest segment, a host number.
+    segment_ids: int32 [P, L], the segment's number within its pack from 0, -1 on padding.
+    positions: int64 [P, L], the row's number within its segment, 0 on padding.
     layout: the addresses; `unpack(any [P, L, ...] tensor, layout)` brings rows back to samples.
     """
 
     fields: Mapping[str, Tensor]
     segment_ids: Tensor
     positions: Tensor
-    cu_seqlens: Tensor
-    max_seqlen: int
     layout: PackLayout
+
+    @cached_property
+    def cu_seqlens(self) -> Tensor:
+        """int64 [K + 1] over the packs laid end to end, see `PackLayout.cu_seqlens`."""
+        return self.layout.cu_seqlens().to(self.segment_ids.device)
+
+    @cached_property
+    def max_seqlen(self) -> int:
+        """Rows of the longest segment, a host number."""
+        return self.layout.max_seqlen()
 
     @property
     def cu_seqlens_int32(self) -> Tensor:
@@ -60,21 +67,21 @@ def pack(
 
     fields: at least one; all with the same samples, lengths and device; trailing dims are free.
     padding: value of padding rows by field, 0 where not named.
-    Differentiable in every floating field; padding takes no gradient, samples outside the plan
-    get zeros. Raises ValueError naming the field or the sample that does not fit.
+    Differentiable in every floating field; padding takes no gradient, rows outside the plan get
+    zeros. Raises ValueError naming the field or the sample that does not fit.
     """
     pads = dict(padding or {})
     layout = plan.layout(_shared_lengths(fields, pads))
     values = [_owned(field) for field in fields.values()]
-    device = values[0].device
-    outputs = apply(_Pack, layout, [pads.get(name, 0) for name in fields], *values)
-    cu_seqlens = layout.cu_seqlens()
+    paddings = [pads.get(name, 0) for name in fields]
+    if torch.is_grad_enabled() and any(value.requires_grad for value in values):
+        outputs = apply(_Pack, layout, paddings, *values)
+    else:
+        outputs = path("pack", values[0]).pack(values, layout, paddings)
     return Packed(
         fields=dict(zip(fields, outputs[2:], strict=True)),
         segment_ids=outputs[0],
         positions=outputs[1],
-        cu_seqlens=cu_seqlens if device.type == "cpu" else cu_seqlens.to(device),
-        max_seqlen=layout.max_seqlen(),
         layout=layout,
     )
 
@@ -82,7 +89,7 @@ def pack(
 def unpack(packed: Tensor, layout: PackLayout) -> Ragged:
     """The inverse of `pack` for one tensor laid out by `layout`: [P, L, ...] back to samples.
 
-    Rows of samples that the plan left out are 0. Differentiable. ValueError on another shape.
+    Rows that the plan left out are 0. Differentiable. ValueError on another shape.
     """
     if tuple(packed.shape[:2]) != (layout.packs, layout.length):
         raise ValueError(
@@ -103,6 +110,8 @@ def _shared_lengths(fields: Mapping[str, Ragged], padding: Mapping[str, int | fl
     device, lengths = fields[first].values.device, fields[first].lengths
     for name in others:
         field = fields[name]
+        if field.offsets is fields[first].offsets and field.values.device == device:
+            continue
         if field.values.device != device:
             raise ValueError(f"field {name!r}: expects {device}, got {field.values.device}")
         if field.samples != fields[first].samples:

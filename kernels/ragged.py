@@ -62,11 +62,10 @@ def check_offsets(offsets: Tensor, rows: int | None) -> None:
         )
     if offsets.device.type != "cpu":
         raise ValueError(f"offsets: expects a host tensor, got one on {offsets.device}")
-    steps = offsets[1:] - offsets[:-1]
-    if steps.numel() and int(steps.min()) < 0:
-        sample = int(torch.nonzero(steps < 0)[0])
-        raise ValueError(f"offsets: sample {sample} has {int(steps[sample])} rows")
-    if int(offsets[0]) < 0 or int(offsets[-1]) > rows:
-        raise ValueError(
-            f"offsets: expects to lie within 0..{rows}, got {int(offsets[0])}..{int(offsets[-1])}"
-        )
+    table = offsets.detach().numpy()
+    falls = table[1:] < table[:-1]
+    if falls.any():
+        sample = int(falls.argmax())
+        raise ValueError(f"offsets: sample {sample} has {table[sample + 1] - table[sample]} rows")
+    if table[0] < 0 or table[-1] > rows:
+        raise ValueError(f"offsets: expects to lie within 0..{rows}, got {table[0]}..{table[-1]}")

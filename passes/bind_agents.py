@@ -46,11 +46,17 @@ class BindAgents:
                 kind="gang",
                 module=module.name,
                 replicas=state.counts[f"{module.name}.gang"],
-                layout=Layout(dp=state.counts[f"{module.name}.gang"]),
+                layout=layout_of(state, f"{module.name}.gang"),
             )
             for module in gang_modules(state)
         ]
         return choices.onto(state, groups=(host, *engines, *gangs))
+
+
+def layout_of(state: State, group: str) -> Layout:
+    """The chosen layout of a gang; on shared cores all ranks share the data."""
+    chosen = state.layouts.get(group)
+    return chosen.layout if chosen else Layout(dp=state.counts[group])
 
 
 def _host(state: State, choices: Choices) -> WorkerGroup:
@@ -84,6 +90,7 @@ def _engine(state: State, agent: Agent, choices: Choices) -> WorkerGroup:
         module=agent.module,
         agents=(agent.name,),
         replicas=state.counts[name],
+        layout=state.layouts[name].layout if name in state.layouts else Layout(),
         slots=slots,
         max_length=length,
     )

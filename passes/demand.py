@@ -87,8 +87,6 @@ def max_length_of(state: State, agent: Agent) -> tuple[int, str]:
 
 def unit_of(graph: Graph) -> tuple[int, str]:
     """Samples a unit when not exact, and why. Groups end with their sample: any unit is whole."""
-    if whole := whole_step_credit(graph):
-        return batch_of(graph), f"{whole} compares all rows of a step"
     if graph.by_op("episodes"):
         return 1, "trained as soon as a sample's rollout is complete"
     batch = batch_of(graph)
@@ -98,21 +96,7 @@ def unit_of(graph: Graph) -> tuple[int, str]:
 def chunk_of(graph: Graph) -> tuple[int, str]:
     """Samples a chunk of the exact mode, and why. Depends on the graph only, never on a cluster:
     two plans of one graph must add the same chunks."""
-    if whole := whole_step_credit(graph):
-        return batch_of(graph), f"{whole} compares all rows of a step"
     part = batch_of(graph) // updates_of(graph)
     wanted = math.ceil(part / 4)
     chunk = next(n for n in range(wanted, part + 1) if part % n == 0)
     return chunk, f"{part} samples an update in {counted(part // chunk, 'chunk')}"
-
-
-def whole_step_credit(graph: Graph) -> str:
-    """A stage that gives credit over all rows of a step at once, or "". A step is then one unit."""
-    return next(
-        (
-            stage.name
-            for stage in graph.by_op("map")
-            if attribute(stage, "credit") and not attribute(stage, "group")
-        ),
-        "",
-    )

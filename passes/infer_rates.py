@@ -1,6 +1,5 @@
 """infer-rates: how many records each stream carries for one source sample."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +10,7 @@ from flowgraph.ir.graph import Agent, Stage
 from flowgraph.ir.index import Index, agent_of, attribute, flow_order, index
 from flowgraph.passes import assumptions
 from flowgraph.passes.state import Choices, State
+from flowgraph.runtime.policy.roofline import SAMPLE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _tokens(at: Index, stage: Stage, output: str, tokens: Mapping[str, float]) -
     known = [tokens[name] for name in stage.inputs if tokens.get(name)]
     if at.streams[output].type.field("tokens") is None:
         return 0.0
-    return known[0] if known else float(assumptions.SAMPLE_TOKENS)
+    return known[0] if known else float(SAMPLE_TOKENS)
 
 
 def _check_group(at: Index, stage: Stage, rates: Mapping[str, Fraction]) -> None:
@@ -97,11 +97,15 @@ def _check_group(at: Index, stage: Stage, rates: Mapping[str, Fraction]) -> None
     size = attribute(stage, "size") if stage.op == "group" else 0
     if not size:
         return
-    rows, why = rates[stage.inputs[0]], "rows a sample"
-    if "trajectory" in attribute(stage, "by"):
-        games = [s for s in at.ancestors(stage) if s.op == "episodes"]
-        rows /= math.prod(attribute(s, "trajectories") for s in games)
-        why = "rows a trajectory"
+    rows, by, why = rates[stage.inputs[0]], attribute(stage, "by"), "rows a sample"
+    game, agent = _played(at, stage)
+    if game and agent:
+        if not {"calls", "mean"} & agent.expect.keys():
+            return  # data decides, and the run checks it
+        if "trajectory" in by:
+            rows, why = rows / attribute(game, "trajectories"), "rows a trajectory"
+        if "call" in by:
+            rows, why = rows / calls_of(agent), f"rows a {' and '.join(by)}"
     if rows % size == 0:
         return
     raise GraphError(
@@ -113,6 +117,16 @@ def _check_group(at: Index, stage: Stage, rates: Mapping[str, Fraction]) -> None
         node=f'stage "{stage.name}"',
         term=f"size: {size}",
     )
+
+
+def _played(at: Index, stage: Stage) -> tuple[Stage | None, Agent | None]:
+    """The episodes stage, and the agent in it, whose rows these are."""
+    stream = stage.inputs[0]
+    while (made := at.producer(stream)) and made.op != "episodes" and made.inputs:
+        stream = made.inputs[0]
+    if made is None or made.op != "episodes":
+        return None, None
+    return made, at.agents.get(agent_of(made, stream))
 
 
 def _group_hint(rows: Fraction, size: int) -> str:

@@ -1,115 +1,150 @@
-"""match-throughput: how many processes each engine and each gang gets."""
+"""match-throughput: how many processes each engine and each gang gets, and in which layout."""
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from flowgraph.ir.errors import InternalError, PlanError
-from flowgraph.ir.graph import Module
-from flowgraph.passes.allocate import Part, Problem, Solution, allocate, check
-from flowgraph.passes.demand import accelerated, batch_of, unit_of, updates_of, used_agents
-from flowgraph.passes.estimate_costs import gang_modules
-from flowgraph.passes.state import Choices, State
+from flowgraph.passes.demand import accelerated, used_agents
+from flowgraph.passes.estimate_costs import asked, gang_modules
+from flowgraph.passes.headroom import headrooms
+from flowgraph.passes.layouts import named
+from flowgraph.passes.matching.problem import Nodes, Option, Part, Problem, Solution, check
+from flowgraph.passes.matching.solve import solve
+from flowgraph.passes.state import Choices, LaidOut, State
+from flowgraph.passes.words import counted
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A group, the pin that fixes its size, what the graph asks for, and the most that helps."""
-
-    group: str
-    subject: str
-    decision: str
-    asked: int
-    most: int
+LEAST_SECONDS = 1e-9
+"""A part without work is as fast as this."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchThroughput:
-    """Requires costs. Ensures `counts`: processes of every engine and gang, each at least one.
+    """Requires costs. Ensures `counts`, processes of every engine and gang, each at least one, and
+    on accelerators `layouts`, with the micro-batch that goes with each.
 
-    On accelerators: the step rate (of the slowest part) is the highest that the devices allow,
-    then as few devices as give it. On CPUs cores are shared, and a second process of a part takes
-    from the others what it gains: one each, unless asked or pinned. Changes nothing else.
+    On accelerators: the step rate (of the slowest part) is the highest that devices, nodes and
+    memory allow, then the others are no faster than they need, then devices are as few as give
+    both; a gap that the solver leaves is stated. On CPUs cores are shared, and a second process of
+    a part takes from the others what it gains: one each, unless asked or pinned.
+    Changes nothing else.
     """
 
+    solver: str = "highs"
+    seconds: float = 20.0
     name: ClassVar[str] = "match-throughput"
 
     def apply(self, state: State) -> State:
-        wishes = _wishes(state)
         choices = Choices(self.name, state.pins)
-        shared = not accelerated(state)
-        solution = None if shared else _solve(state, wishes)
-        counts = {}
-        for wish in wishes:
-            if wish.asked > 1:
-                count, because = wish.asked, f"devices={wish.asked} in the graph"
-            elif solution is None:
-                count, because = 1, "cores are shared: a second process would take from the others"
-            else:
-                count, because = solution.counts[wish.group], _why(state, wish, solution)
-            counts[wish.group] = choices.choose(wish.subject, wish.decision, count, because)
-        return choices.onto(state, counts=counts)
+        if not accelerated(state):
+            return choices.onto(state, counts=_shared(state, choices))
+        problem = matching_problem(state)
+        solution = solve(problem, solver=self.solver, seconds=self.seconds)
+        if solution is None:
+            raise _refusal(state, problem)
+        if wrong := check(problem, solution):
+            raise InternalError("match-throughput: " + "; ".join(wrong))
+        chosen = {
+            part: state.options[part][int(choice.option.name)]
+            for part, choice in solution.choices.items()
+        }
+        _record(state, choices, problem, solution, chosen)
+        costs = {
+            part: replace(
+                state.costs[part],
+                seconds=option.seconds,
+                memory_bytes=option.memory_bytes,
+                terms=option.terms,
+            )
+            for part, option in chosen.items()
+        }
+        return choices.onto(
+            state,
+            graph=_with_micro_batches(state, chosen),
+            counts={part: option.devices for part, option in chosen.items()},
+            layouts=chosen,
+            costs={**state.costs, **costs},
+        )
 
 
-def _wishes(state: State) -> tuple[Wish, ...]:
-    units = math.ceil(batch_of(state.graph) / updates_of(state.graph) / unit_of(state.graph)[0])
-    engines = [
-        Wish(
-            group=f"{agent.name}.engine",
-            subject=agent.name,
-            decision="engines",
-            asked=1,
-            most=batch_of(state.graph),
-        )
-        for agent in used_agents(state.graph)
-    ]
-    gangs = [
-        Wish(
-            group=f"{module.name}.gang",
-            subject=module.name,
-            decision="ranks",
-            asked=_asked(state, module),
-            most=units,
-        )
-        for module in gang_modules(state)
-    ]
+def parts_of(state: State) -> tuple[tuple[str, str, str], ...]:
+    """(group, whose decision it is, the decision's name) of each engine and gang."""
+    engines = [(f"{a.name}.engine", a.name, "engines") for a in used_agents(state.graph)]
+    gangs = [(f"{m.name}.gang", m.name, "ranks") for m in gang_modules(state)]
     return (*engines, *gangs)
 
 
-def _asked(state: State, module: Module) -> int:
-    """Devices that the graph wants for the module's gang."""
-    users = [s for s in state.graph.stages if s.op in ("train", "apply") and s.modules]
-    return max((s.devices for s in users if s.modules[0] == module.name), default=1)
-
-
-def _solve(state: State, wishes: tuple[Wish, ...]) -> Solution:
-    fixed = {
-        wish.group: state.pins.get(wish.subject, wish.decision)
-        or (wish.asked if wish.asked > 1 else 0)
-        for wish in wishes
-    }
-    parts = tuple(
-        Part(
-            name=wish.group,
-            seconds=state.costs[wish.group].seconds,
-            least=fixed[wish.group] or 1,
-            most=fixed[wish.group] or max(1, wish.most),
+def _shared(state: State, choices: Choices) -> Mapping[str, int]:
+    """Processes on cores that all share."""
+    for subject, ways in (
+        *((a.name, ("engine_tp",)) for a in used_agents(state.graph)),
+        *((m.name, ("tp", "pp", "cp")) for m in gang_modules(state)),
+    ):
+        for way in ways:
+            if (state.pins.get(subject, way) or 1) > 1:
+                raise PlanError(
+                    f"pin {subject}.{way}={state.pins.get(subject, way)}: cores take whole models, "
+                    f"and cluster {state.cluster.name!r} has no accelerators",
+                    hint=f"{subject}.ranks={state.pins.get(subject, way)}, which splits the data",
+                )
+            if state.pins.get(subject, way):
+                choices.choose(subject, way, 1, "cores take whole models")
+    counts = {}
+    wanted = {f"{m.name}.gang": asked(state, m) for m in gang_modules(state)}
+    for group, subject, decision in parts_of(state):
+        count = wanted.get(group) or 1
+        because = (
+            f"devices={count} in the graph"
+            if count > 1
+            else "cores are shared: a second process would take from the others"
         )
-        for wish in wishes
+        dp = state.pins.get(subject, "dp")
+        if decision == "ranks" and dp and not state.pins.get(subject, "ranks"):
+            counts[group] = choices.choose(subject, "dp", count, because)
+        else:
+            counts[group] = choices.choose(subject, decision, count, because)
+    return counts
+
+
+def matching_problem(state: State) -> Problem:
+    """Each part's layouts as options, by their place in `state.options`."""
+    room = headrooms(state)
+    parts = []
+    for group, subject, _ in parts_of(state):
+        options = tuple(
+            Option(
+                name=str(i),
+                kind=option.kind,
+                rate=1.0 / max(LEAST_SECONDS, option.seconds * room.get(group, 1.0)),
+                piece=option.layout.tp,
+                pieces=option.devices // option.layout.tp,
+                most=1,
+            )
+            for i, option in enumerate(state.options[group])
+        )
+        if not options:
+            raise _unlayable(state, group, subject)
+        parts.append(Part(name=group, options=options))
+    nodes = tuple(
+        Nodes(kind=node.device, devices=node.devices * state.cluster.kind(node.device).slots)
+        for node in state.cluster.nodes
+        if state.cluster.kind(node.device).kind != "cpu"
     )
-    problem = Problem(parts=parts, devices=accelerators(state))
-    solution = allocate(problem)
-    if solution is None:
-        asked = " + ".join(f"{part.name} {part.least}" for part in parts)
-        needed = sum(part.least for part in parts)
-        raise PlanError(
-            f"the plan needs {needed} devices at least ({asked}), cluster {state.cluster.name!r} "
-            f"has {problem.devices}",
-            hint=f"a cluster with {needed - problem.devices} more devices, or fewer pinned",
-        )
-    if wrong := check(problem, solution):
-        raise InternalError("match-throughput: " + "; ".join(wrong))
-    return solution
+    return Problem(parts=tuple(parts), nodes=nodes)
+
+
+def _unlayable(state: State, group: str, subject: str) -> PlanError:
+    pins = [
+        f"{name}={value}"
+        for name, value in state.pins.values.items()
+        if name.rpartition(".")[0] == subject
+    ]
+    said = f" as {', '.join(pins)}" if pins else ""
+    return PlanError(
+        f"{group}: no layout{said} exists on the {accelerators(state)} devices of cluster "
+        f"{state.cluster.name!r}",
+        hint="layers must divide by pp, heads by tp, and dp x tp x pp x cp be the ranks",
+    )
 
 
 def accelerators(state: State) -> int:
@@ -118,11 +153,89 @@ def accelerators(state: State) -> int:
     return sum(node.devices * kind.slots for node, kind in nodes if kind.kind != "cpu")
 
 
-def _why(state: State, wish: Wish, solution: Solution) -> str:
-    seconds = state.costs[wish.group].seconds / solution.counts[wish.group]
-    if wish.group == solution.slowest:
-        devices, used = accelerators(state), sum(solution.counts.values())
-        if used < devices and solution.counts[wish.group] >= wish.most:
-            return f"the slowest part, {seconds:.3g} s a step; a step has no more units than that"
-        return f"the slowest part, {seconds:.3g} s a step, with all {devices} devices given out"
-    return f"{seconds:.3g} s a step, no slower than {solution.slowest}"
+def _refusal(state: State, problem: Problem) -> PlanError:
+    """The least that all parts need against what there is."""
+    least = {part.name: min(part.options, key=lambda o: o.devices) for part in problem.parts}
+    needed, have = sum(option.devices for option in least.values()), accelerators(state)
+    asked_for = " + ".join(f"{name} {option.devices}" for name, option in least.items())
+    if needed > have:
+        return PlanError(
+            f"the plan needs {needed} devices at least ({asked_for}), cluster "
+            f"{state.cluster.name!r} has {have}",
+            hint=f"a cluster with {needed - have} more devices, or fewer pinned",
+        )
+    pieces = ", ".join(f"{name} in pieces of {option.piece}" for name, option in least.items())
+    return PlanError(
+        f"the plan needs {needed} devices at least ({asked_for}), and the nodes of cluster "
+        f"{state.cluster.name!r} have {have}, but do not hold them whole ({pieces})",
+        hint="nodes with more devices each, or smaller tp",
+    )
+
+
+def _with_micro_batches(state: State, chosen: Mapping[str, LaidOut]) -> Any:
+    """The graph with the micro-batches that go with the layouts."""
+    micro = {part: option.micro_batch for part, option in chosen.items() if option.micro_batch}
+    stages = tuple(
+        replace(stage, attributes={**stage.attributes, "micro_batch": size})
+        if stage.op == "train"
+        and (size := micro.get(f"{stage.modules[0]}.gang", 0))
+        and size < stage.attributes.get("micro_batch", size)
+        else stage
+        for stage in state.graph.stages
+    )
+    return state.graph if stages == state.graph.stages else replace(state.graph, stages=stages)
+
+
+def _record(
+    state: State,
+    choices: Choices,
+    problem: Problem,
+    solution: Solution,
+    chosen: Mapping[str, LaidOut],
+) -> None:
+    slack = f"{solution.slack / solution.rate:.1%} of it" if solution.slack else "none"
+    how = "proved by counting" if solution.by == "bisection" else f"by {solution.by}"
+    gap = "no plan is faster" if solution.gap <= 0 else f"at most {solution.gap:.1%} slower"
+    choices.choose("step", "rate", f"{solution.rate:.4g} a second", f"{gap} ({how}); slack {slack}")
+    choices.choose(
+        "step",
+        "devices",
+        solution.devices,
+        f"of {accelerators(state)}; {solution.slowest} is the slowest part",
+    )
+    for group, subject, decision in parts_of(state):
+        option = chosen[group]
+        why = _why(state, problem, solution, group, option)
+        count = option.replicas if decision == "engines" else option.layout.ranks
+        choices.choose(subject, decision, count, why, _runner_up(state, group, option))
+        for way in ("engine_tp",) if decision == "engines" else ("dp", "tp", "pp", "cp"):
+            if state.pins.get(subject, way):
+                choices.choose(subject, way, getattr(option.layout, way[-2:]), why)
+        if option.layout.ranks > 1:
+            bytes_ = f"{option.memory_bytes / 2**30:.3g} GiB a device"
+            choices.choose(group, "layout", named(option.layout), f"{bytes_}, on {option.kind}")
+
+
+def _why(state: State, problem: Problem, solution: Solution, group: str, option: LaidOut) -> str:
+    if group != solution.slowest:
+        return f"{option.seconds:.3g} s a step, no slower than {solution.slowest}"
+    faster = [o for o in state.options[group] if o.seconds < option.seconds]
+    if not faster:
+        return f"the slowest part, {option.seconds:.3g} s a step; no layout of it is faster"
+    least = min(faster, key=lambda o: o.devices)
+    if solution.devices - option.devices + least.devices > accelerators(state):
+        return (
+            f"the slowest part, {option.seconds:.3g} s a step; {least.devices} devices for it "
+            "leave too few for the rest"
+        )
+    return f"the slowest part, {option.seconds:.3g} s a step; the rest is no faster with less"
+
+
+def _runner_up(state: State, group: str, option: LaidOut) -> str | None:
+    """The fastest with fewer devices, and how much slower that is."""
+    fewer = [o for o in state.options[group] if o.devices < option.devices]
+    if not fewer:
+        return None
+    best = min(fewer, key=lambda o: (o.seconds, o.devices))
+    worse = best.seconds / option.seconds - 1
+    return f"{counted(best.devices, 'device')} as {named(best.layout)}, {worse:+.0%} time"

@@ -27,8 +27,9 @@ def pinnable(graph: Graph) -> dict[str, str]:
     known = {"host.replicas": "count", "schedule.mode": "|".join(MODES)}
     known |= {f"schedule.{name}": "count" for name in ("chunk", "unit", "ahead")}
     for agent in graph.agents:
-        known |= {f"{agent.name}.engines": "count", f"{agent.name}.slots": "count"}
-    known |= {f"{module.name}.ranks": "count" for module in graph.modules}
+        known |= {f"{agent.name}.{name}": "count" for name in ("engines", "slots", "engine_tp")}
+    for module in graph.modules:
+        known |= {f"{module.name}.{name}": "count" for name in ("ranks", "dp", "tp", "pp", "cp")}
     known |= {f"{stage.name}.micro_batch": "count" for stage in graph.by_op("train")}
     return known
 

@@ -11,6 +11,7 @@ from flowgraph.ir.plan import Plan, Prediction
 from flowgraph.ir.verify import verify_cluster, verify_flow, verify_plan
 from flowgraph.passes.bind_agents import BindAgents
 from flowgraph.passes.check_consistency import CheckConsistency
+from flowgraph.passes.costs import read_costs, with_measured
 from flowgraph.passes.estimate_costs import EstimateCosts
 from flowgraph.passes.infer_rates import InferRates
 from flowgraph.passes.lower_edges import LowerEdges
@@ -21,6 +22,7 @@ from flowgraph.passes.plan_packing import PlanPacking
 from flowgraph.passes.simplify import Simplify
 from flowgraph.passes.state import Pass, State
 from flowgraph.passes.wire import Wire
+from flowgraph.runtime.policy.step_time import bound_seconds
 
 PIPELINE: tuple[Pass, ...] = (
     LowerEdges(),  # gradients and weights are edges like others: all later passes must see them
@@ -43,14 +45,16 @@ def compile_graph(
     cluster: Cluster,
     pins: Mapping[str, Any] | None = None,
     *,
+    costs: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> Plan:
     """The plan of `graph` on `cluster`; deterministic.
 
-    pins: decisions to keep, `{"solver.engines": 2}`. watch: called with each pass's name and the
-    state after it. Raises GraphError, PlanError or ConfigurationError for the user's fault.
+    pins: decisions to keep, `{"solver.engines": 2}`. costs: measured numbers, see `passes.costs`.
+    watch: called with each pass's name and the state after it. Raises GraphError, PlanError or
+    ConfigurationError for the user's fault.
     """
-    state = run_passes(PIPELINE, graph, cluster, pins, watch=watch)
+    state = run_passes(PIPELINE, graph, cluster, pins, costs=costs, watch=watch)
     plan = plan_of(state)
     try:
         verify_plan(plan)
@@ -65,12 +69,16 @@ def run_passes(
     cluster: Cluster,
     pins: Mapping[str, Any] | None = None,
     *,
+    costs: Mapping[str, Any] | None = None,
     watch: Watch | None = None,
 ) -> State:
     """The state after `passes`, with the verifier before the first one and after each."""
     verify_flow(graph)
     verify_cluster(cluster)
-    state = State(graph=graph, cluster=cluster, pins=read_pins(graph, pins or {}))
+    measured = read_costs(graph, costs or {})
+    graph = with_measured(graph, measured)
+    read = read_pins(graph, pins or {})
+    state = State(graph=graph, cluster=cluster, pins=read, measured=measured)
     done: list[str] = []
     for step in passes:
         state = _run(step, state, done)
@@ -120,19 +128,14 @@ def plan_of(state: State) -> Plan:
 
 
 def predict(state: State) -> Prediction:
-    """Expected seconds of a step: parts overlap on devices of their own, and add up on cores."""
-    seconds = {g.name: state.costs[g.name].seconds / g.replicas for g in state.groups}
-    shared = {
-        n.name: n.cores for n in state.cluster.nodes if state.cluster.kind(n.device).kind == "cpu"
+    """Expected seconds of a step, and what they are made of."""
+    # A chosen layout's seconds are of all its processes; others' are of one.
+    seconds = {
+        g.name: state.costs[g.name].seconds / (1 if g.name in state.layouts else g.replicas)
+        for g in state.groups
     }
-    busy: dict[str, float] = {}
-    for group in state.groups:
-        for place in group.places:
-            if place.node in shared:
-                busy[place.node] = busy.get(place.node, 0.0) + seconds[group.name]
-    crowded = [total / shared[node] for node, total in busy.items()]
     return Prediction(
-        step_seconds=max([*seconds.values(), *crowded]),
+        step_seconds=bound_seconds(seconds, state.groups, state.cluster),
         seconds=seconds,
         memory_bytes={name: cost.memory_bytes for name, cost in state.costs.items()},
         rates={name: str(rate) for name, rate in state.rates.items()},

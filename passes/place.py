@@ -1,43 +1,32 @@
 """place: a node and a device for every process."""
 
-import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from flowgraph.ir.errors import PlanError
 from flowgraph.ir.plan import Place, WorkerGroup
 from flowgraph.passes.demand import accelerated
+from flowgraph.passes.seating import Bins, Seat, spread
 from flowgraph.passes.state import Choices, State
+from flowgraph.passes.traffic import traffic
 from flowgraph.passes.words import counted
 
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A device that takes `slots` workers and holds `memory` bytes (0: not stated)."""
-
-    node: str
-    device: int
-    slots: int
-    memory: int
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Where all groups went, and how many workers each seat holds."""
-
-    groups: tuple[WorkerGroup, ...]
-    load: Mapping[Seat, int]
+PROCESS_BYTES = 64 << 20
+"""Memory of a node that a process has for itself at the very least, interpreter and torch loaded.
+Only what cannot work is refused by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceGroups:
-    """Requires groups. Ensures `places` of each, as many as its replicas; deterministic.
+    """Requires groups. Ensures `places` of each, as many as its processes; deterministic.
 
-    Ranks of gangs, then engines, take the least filled devices in the cluster's order, so that a
-    group fills node by node. Stage workers live on the hosts' cores (device -1). Refuses what does
-    not fit. Changes nothing else.
+    On accelerators: the ranks of a tp group share a node; larger pieces go first, then groups that
+    send each other most, each to the nodes of those it talks to. Rank r of a gang has its tp index
+    in the lowest digit, then cp, pp, dp. On cores: the least filled in the cluster's order.
+    Stage workers live on the hosts' cores (device -1). Groups that share devices in turn have the
+    same places. Refuses what does not fit. Changes nothing else.
     """
 
     name: ClassVar[str] = "place"
@@ -47,8 +36,17 @@ class PlaceGroups:
         seats = _seats(state)
         _check_slots(state, seats)
         _check_memory(state, seats)
-        placed = _place(state, seats)
-        _explain(state, placed, choices)
+        places = _on_devices(state, seats) if state.layouts else spread(_movable(state), seats)
+        hosts = [node.name for node in state.cluster.nodes]
+        groups = []
+        for group in state.groups:
+            own = places.get(group.shares or group.name)
+            if group.kind == "stage":
+                own = tuple(Place(node=hosts[i % len(hosts)]) for i in range(group.replicas))
+            groups.append(replace(group, places=(own or ())[: group.replicas]))
+        placed = replace(state, groups=tuple(groups))
+        _check_hosts(placed)
+        _explain(placed, choices)
         return choices.onto(state, groups=placed.groups)
 
 
@@ -61,19 +59,54 @@ def _seats(state: State) -> tuple[Seat, ...]:
         if (kind.kind != "cpu") != wanted:
             continue
         memory = kind.memory_bytes or (0 if wanted else node.memory_bytes)
-        seats += [Seat(node.name, i, kind.slots, memory) for i in range(node.devices)]
+        seats += [
+            Seat(node=node.name, device=i, kind=kind.name, slots=kind.slots, memory=memory)
+            for i in range(node.devices)
+        ]
     return tuple(seats)
 
 
-def _movable(groups: Iterable[WorkerGroup]) -> list[WorkerGroup]:
-    """Groups that take devices, gangs first: their ranks want to be near one another."""
+def _movable(state: State) -> list[WorkerGroup]:
+    """Groups that take devices of their own, gangs first: their ranks want to be close."""
     return sorted(
-        (group for group in groups if group.kind != "stage"), key=lambda g: g.kind != "gang"
+        (group for group in state.groups if group.kind != "stage" and not group.shares),
+        key=lambda group: group.kind != "gang",
     )
 
 
+def _on_devices(state: State, seats: tuple[Seat, ...]) -> Mapping[str, tuple[Place, ...]]:
+    """Largest pieces first: since sizes divide one another, any node with room is as good as the
+    others for what comes later, so that traffic alone may choose among them."""
+    sent = traffic(state)
+    bins = Bins(seats)
+    left = _movable(state)
+    where: dict[str, Counter[str]] = {}
+
+    def talk(group: WorkerGroup, other: str) -> int:
+        return sent.get((min(group.name, other), max(group.name, other)), 0)
+
+    places: dict[str, tuple[Place, ...]] = {}
+    while left:
+        size = max(group.layout.tp for group in left)
+        group = max(
+            (group for group in left if group.layout.tp == size),
+            key=lambda group: sum(talk(group, other) for other in places),
+        )
+        left.remove(group)
+        near: Counter[str] = Counter()
+        for other, nodes in where.items():
+            for node, count in nodes.items():
+                near[node] += talk(group, other) * count // max(1, nodes.total())
+        own: list[Place] = []
+        for _ in range(group.replicas // size):
+            own += bins.take(size, state.layouts[group.name].kind, near, own)
+        places[group.name] = tuple(own)
+        where[group.name] = Counter(place.node for place in own)
+    return places
+
+
 def _check_slots(state: State, seats: tuple[Seat, ...]) -> None:
-    groups = _movable(state.groups)
+    groups = _movable(state)
     over = sum(group.replicas for group in groups) - sum(seat.slots for seat in seats)
     if over <= 0:
         return
@@ -101,59 +134,55 @@ def _summary(seats: tuple[Seat, ...]) -> str:
 
 
 def _check_memory(state: State, seats: tuple[Seat, ...]) -> None:
+    """Of shared cores; layouts on accelerators were chosen by memory."""
     largest = max((seat.memory for seat in seats), default=0)
-    for group in _movable(state.groups):
+    for group in () if state.layouts else _movable(state):
         cost = state.costs[group.name]
         if largest and cost.memory_bytes > largest:
             terms = " + ".join(f"{name} {_gib(size)}" for name, size in cost.terms.items())
+            worst = max(cost.terms, key=lambda name: cost.terms[name])
             raise PlanError(
                 f"{group.name} needs {_gib(cost.memory_bytes)} a process ({terms}), the largest "
-                f"device of cluster {state.cluster.name!r} has {_gib(largest)}",
-                hint=_memory_hint(group, cost.terms),
+                f"node of cluster {state.cluster.name!r} has {_gib(largest)}",
+                hint={
+                    "KV cache": f"fewer {group.name.removesuffix('.engine')}.slots or a smaller "
+                    "max_length",
+                    "activations": "a smaller micro_batch",
+                }.get(worst, f"a smaller module or a smaller dtype than its {worst} take now"),
             )
 
 
-def _memory_hint(group: WorkerGroup, terms: Mapping[str, int]) -> str:
-    worst = max(terms, key=lambda name: terms[name])
-    return {
-        "KV cache": f"fewer {group.name.removesuffix('.engine')}.slots or a smaller max_length",
-        "activations": "a smaller micro_batch",
-    }.get(worst, f"a smaller module or a smaller dtype than its {worst} take now")
+def _check_hosts(state: State) -> None:
+    """Each node's memory holds its processes, helpers included, before a single record is made."""
+    workers = Counter(place.node for group in state.groups for place in group.places)
+    for i, node in enumerate(state.cluster.nodes):
+        helpers = 1 if i == 0 else 0  # the orchestrator lives on the first node
+        needed = (workers[node.name] + helpers) * PROCESS_BYTES
+        if node.memory_bytes and needed > node.memory_bytes:
+            raise PlanError(
+                f"node {node.name!r} has {node.memory_bytes / 2**20:.0f} MiB, and "
+                f"{counted(workers[node.name] + helpers, 'process')} on it need "
+                f"{needed / 2**20:.0f} MiB at the very least ({counted(workers[node.name], 'worker')}"
+                + (" + the orchestrator" if helpers else "")
+                + f", {PROCESS_BYTES >> 20} MiB each)",
+                hint=f"{-(-(needed - node.memory_bytes) // PROCESS_BYTES)} fewer workers there, or "
+                f"{needed / 2**20:.0f} MiB",
+            )
 
 
 def _gib(size: int) -> str:
     return f"{size / 2**30:.3g} GiB"
 
 
-def _place(state: State, seats: tuple[Seat, ...]) -> Placed:
-    """Groups take the least filled seats in the cluster's order: each fills node by node."""
-    load = dict.fromkeys(seats, 0)
-    # Shares, not counts: seats with differing numbers of slots fill alike.
-    free = [(0.0, i) for i in range(len(seats))]
-    places: dict[str, tuple[Place, ...]] = {}
-    for group in _movable(state.groups):
-        mine: list[Place] = []
-        for _ in range(group.replicas):
-            seat = seats[free[0][1]]
-            load[seat] += 1
-            mine.append(Place(node=seat.node, device=seat.device))
-            if load[seat] < seat.slots:
-                heapq.heapreplace(free, (load[seat] / seat.slots, free[0][1]))
-            else:
-                heapq.heappop(free)
-        places[group.name] = tuple(mine)
-    hosts = [node.name for node in state.cluster.nodes]
-    for group in state.groups:
-        if group.kind == "stage":
-            spread = (hosts[i % len(hosts)] for i in range(group.replicas))
-            places[group.name] = tuple(Place(node=node) for node in spread)
-    groups = tuple(replace(group, places=places[group.name]) for group in state.groups)
-    return Placed(groups, load)
-
-
-def _explain(state: State, placed: Placed, choices: Choices) -> None:
-    workers = Counter(place.node for group in placed.groups for place in group.places)
-    used = Counter(seat.node for seat, load in placed.load.items() if load)
+def _explain(state: State, choices: Choices) -> None:
+    workers = Counter(place.node for group in state.groups for place in group.places)
+    used = Counter(
+        node
+        for node, device in {
+            (place.node, place.device) for group in state.groups for place in group.places
+        }
+        if device >= 0
+    )
     for node in state.cluster.nodes:
         count = workers[node.name]
         if not count:

@@ -7,7 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.graph import Graph
-from flowgraph.ir.plan import Channel, Decision, Schedule, Task, WorkerGroup
+from flowgraph.ir.plan import Channel, Decision, Layout, Schedule, Task, WorkerGroup
+from flowgraph.passes.costs import Costs
 from flowgraph.passes.pins import Pins
 
 
@@ -27,11 +28,34 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaidOut:
+    """A part under a layout on a kind of device.
+
+    replicas: instances of an engine, 1 of a gang. seconds: of a step's whole demand, shared by all
+    of them. memory_bytes, terms: of one device. micro_batch: tokens at once, 0 for engines.
+    """
+
+    layout: Layout
+    kind: str
+    replicas: int
+    seconds: float
+    memory_bytes: int
+    terms: Mapping[str, int] = field(default_factory=dict)
+    micro_batch: int = 0
+
+    @property
+    def devices(self) -> int:
+        return self.replicas * self.layout.ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Immutable; a pass returns a new one.
 
     rates: records a source sample, by stream. tokens: expected tokens a record, by stream.
-    costs: by group name. counts: processes by group name (match-throughput). layouts: by module.
+    measured: numbers that replace estimates. costs, options: by group name, on one device and under
+    each layout (on accelerators only). counts: processes by group name. layouts: the chosen option
+    by group name, of those in `options`.
     groups, tasks, channels, schedule: parts of the plan, each filled by one pass.
     """
 
@@ -40,7 +64,10 @@ class State:
     pins: Pins
     rates: Mapping[str, Fraction] = field(default_factory=dict)
     tokens: Mapping[str, float] = field(default_factory=dict)
+    measured: Costs = field(default_factory=Costs)
     costs: Mapping[str, Cost] = field(default_factory=dict)
+    options: Mapping[str, tuple[LaidOut, ...]] = field(default_factory=dict)
+    layouts: Mapping[str, LaidOut] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[WorkerGroup, ...] = ()
     tasks: tuple[Task, ...] = ()

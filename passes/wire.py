@@ -10,13 +10,12 @@ from flowgraph.ir.errors import PlanError
 from flowgraph.ir.graph import Stream
 from flowgraph.ir.index import index
 from flowgraph.ir.plan import Channel, Schedule, Task
-from flowgraph.ir.types import Field, Ragged, RecordType, Symbol
-from flowgraph.passes import assumptions
 from flowgraph.passes.demand import batch_of, chunk_of, unit_of, updates_of
-from flowgraph.passes.roofline import shape_of
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.tasks import form_tasks
+from flowgraph.passes.traffic import record_bytes
 from flowgraph.passes.words import counted
+from flowgraph.runtime.policy.roofline import shape_of
 
 AHEAD = 2
 LEAST_BYTES = 1 << 20
@@ -131,26 +130,6 @@ def _channel(
         capacity_records=records,
         kind=stream.kind,
     )
-
-
-def record_bytes(record: RecordType, tokens: float) -> int:
-    """Expected bytes of one record; `tokens` is the expected length of ragged dims over tokens."""
-    return sum(_field_bytes(field, tokens) for field in record.fields)
-
-
-ITEM_BYTES = {"bool": 1, "uint8": 1, "int32": 4, "float16": 2, "bfloat16": 2, "float32": 4}
-
-
-def _field_bytes(field: Field, tokens: float) -> int:
-    size = float(ITEM_BYTES.get(field.dtype, 8))
-    if field.dtype == "str":
-        size = assumptions.TEXT_BYTES
-    for dim in field.dims:
-        if isinstance(dim, Ragged) and dim.name == "tokens" and tokens:
-            size *= tokens
-        else:
-            size *= assumptions.RAGGED_LENGTH if isinstance(dim, Ragged | Symbol) else dim
-    return math.ceil(size)
 
 
 def _pool(

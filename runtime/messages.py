@@ -6,21 +6,36 @@ shared memory and messages carry handles (see `pool.py`). Prompts and sampled to
 small, and travel as packed bytes.
 
 Direction and the sender's state are in each docstring: "W" is a worker, "O" the orchestrator.
+
+`decode` believes nothing: length, depth, version, name, number of fields and each field's type
+against its annotation. What does not pass is a `BadMessage`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 import msgpack
 
-from flowgraph.ir.errors import InternalError
+from flowgraph.runtime.wire_types import BadMessage, checker, field_checks, is_handle, unpack
+
+__all__ = ["FROM_WORKERS", "MAX_BYTES", "MESSAGES", "BadMessage", "Message", "decode", "encode"]
 
 VERSION = 1
-MAX_BYTES = 1 << 28
+MAX_BYTES = 1 << 26
+"""The longest message that is read: 64 MiB, some million tokens of prompts."""
 
-PlainHandle = tuple[Any, ...]
+PlainHandle = Annotated[tuple[Any, ...], is_handle]
 """`Handle.to_plain()`: who holds a block, where, and its columns' layout."""
+
+PlainCall = Annotated[
+    tuple[Any, ...],
+    checker(tuple[int, bytes, bytes, int, float, tuple[int, ...], tuple[int, ...]]),
+]
+"""`call_to_plain`: id, key, prompt, most tokens, temperature, stop tokens, allowed tokens."""
+
+PlainCompletion = Annotated[tuple[Any, ...], checker(tuple[int, bytes, bytes, bytes])]
+"""`completion_to_plain`: id, tokens, log-probs, versions."""
 
 Sums = Mapping[str, tuple[float, float]]
 """Metrics as (sum, count), so that any grouping of work adds up to the same mean."""
@@ -105,7 +120,7 @@ class Issued:
 
     worker: str
     agent: str
-    calls: tuple[tuple[Any, ...], ...]
+    calls: tuple[PlainCall, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +129,7 @@ class Generate:
 
     origin: str
     agent: str
-    calls: tuple[tuple[Any, ...], ...]
+    calls: tuple[PlainCall, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +138,7 @@ class Generated:
 
     worker: str
     origin: str
-    completions: tuple[tuple[Any, ...], ...]
+    completions: tuple[PlainCompletion, ...]
     tokens: int
     busy_s: float
 
@@ -132,7 +147,7 @@ class Generated:
 class Answers:
     """O → W: completions of calls that this worker issued."""
 
-    completions: tuple[tuple[Any, ...], ...]
+    completions: tuple[PlainCompletion, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +194,23 @@ class Loaded:
 
     worker: str
     version: int
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """O → W (rank 0 of a gang): write the module's whole state to `folder`. Answer: `Saved`."""
+
+    step: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """W → O: the module's state after `step` steps is on disk."""
+
+    worker: str
+    step: int
     busy_s: float
 
 
@@ -235,6 +267,8 @@ Message = (
     | Updated
     | Load
     | Loaded
+    | Save
+    | Saved
     | Free
     | Failed
     | Stop
@@ -257,6 +291,8 @@ MESSAGES: Mapping[str, type[Any]] = {
         Updated,
         Load,
         Loaded,
+        Save,
+        Saved,
         Free,
         Failed,
         Stop,
@@ -264,6 +300,10 @@ MESSAGES: Mapping[str, type[Any]] = {
     )
 }
 _FIELDS = {name: tuple(f.name for f in fields(cls)) for name, cls in MESSAGES.items()}
+_CHECKS = {name: tuple(field_checks(cls).values()) for name, cls in MESSAGES.items()}
+
+FROM_WORKERS = tuple(cls for name, cls in MESSAGES.items() if "worker" in _FIELDS[name])
+"""What a worker may say: it names itself. From a worker, anything else is refused."""
 
 
 def encode(message: Message) -> bytes:
@@ -275,21 +315,22 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Message:
-    """Inverse of `encode`. Raises InternalError naming an unknown version, type or shape."""
-    if len(data) > MAX_BYTES:
-        raise InternalError(f"a message of {len(data)} bytes; at most {MAX_BYTES} are read")
-    try:
-        parts = msgpack.unpackb(data, use_list=False, strict_map_key=False)
-    except ValueError as error:
-        raise InternalError(f"a message is not msgpack: {error}") from error
-    if not isinstance(parts, tuple) or len(parts) < 2 or parts[0] != VERSION:
-        raise InternalError(f"a message of unknown version: {parts!r:.80}")
-    name, values = parts[1], parts[2:]
-    cls = MESSAGES.get(name)
+    """Inverse of `encode`. Raises BadMessage naming what is wrong, and nothing else."""
+    parts = unpack(data, MAX_BYTES)
+    if type(parts) is not tuple or len(parts) < 2 or type(parts[0]) is not int:
+        raise BadMessage("a message that is not [version, name, field, ...]")
+    version, name, *values = parts
+    if version != VERSION:
+        raise BadMessage(f"a message of version {version}, not {VERSION}")
+    cls = MESSAGES.get(name) if type(name) is str else None
     if cls is None:
-        raise InternalError(f"a message of unknown type {name!r:.80}")
+        shown = repr(name[:60]) if isinstance(name, str | bytes) else type(name).__name__
+        raise BadMessage(f"a message of unknown type {shown}")
     names = _FIELDS[name]
     if len(values) != len(names):
-        raise InternalError(f"a {name} of {len(values)} fields, not {len(names)}")
+        raise BadMessage(f"a {name} of {len(values)} fields, not {len(names)}")
+    for field, value, check in zip(names, values, _CHECKS[name], strict=True):
+        if not check(value):
+            raise BadMessage(f"a {name} whose '{field}' has a wrong type or range")
     message: Message = cls(**dict(zip(names, values, strict=True)))
     return message

@@ -25,7 +25,7 @@ from flowgraph.runtime.arena import Arena
 from flowgraph.runtime.batch import ALIGN, Batch, Layout
 from flowgraph.runtime.failures import BlockTooLarge, OwnerGone, StaleHandle
 
-__all__ = ["Handle", "Reader", "Segment"]
+__all__ = ["Handle", "Reader", "Reservation", "Segment"]
 
 _HEADER = struct.Struct("<QQQ")  # magic, generation, bytes of payload
 _MAGIC = 0x31_4B_4C_42_47_4C_46_00  # "\0FLGBLK1", little-endian
@@ -84,6 +84,14 @@ class Handle:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room in a segment for a block that is not there yet: its bytes go into `memory`."""
+
+    offset: int
+    memory: memoryview
+
+
 class Segment:
     """One process's part of the pool, of at most `budget` bytes (headers included).
 
@@ -111,9 +119,25 @@ class Segment:
         Raises BlockTooLarge when it could not fit an empty segment.
         """
         layout, nbytes = batch.layout()
+        reserved = self.try_reserve(nbytes, stream, batch.rows)
+        if reserved is None:
+            return None
+        try:
+            batch.write_into(reserved.memory)
+        except BaseException:
+            self.abandon(reserved)
+            raise
+        return self.fill(reserved, batch.rows, layout)
+
+    def try_reserve(self, nbytes: int, stream: str = "", rows: int = 0) -> Reservation | None:
+        """Room for a block whose bytes are still to come, counted as used from now on.
+
+        Ends with `fill` or `abandon`. None when there is no room now; raises BlockTooLarge when
+        it could not fit an empty segment.
+        """
         if ALIGN + nbytes > self._arena.size:
             raise BlockTooLarge(
-                f"stream '{stream}': a block of {batch.rows} records takes {nbytes + ALIGN} bytes, "
+                f"stream '{stream}': a block of {rows} records takes {nbytes + ALIGN} bytes, "
                 f"the pool segment of '{self.owner}' has {self._arena.size}",
                 hint="fewer samples a unit, or a larger pool_bytes",
             )
@@ -122,11 +146,16 @@ class Segment:
             return None
         try:
             self._back(offset + ALIGN + nbytes)
-            batch.write_into(self._memory[offset + ALIGN : offset + ALIGN + nbytes])
         except BaseException:
             self._arena.give(offset)
             raise
+        start = offset + ALIGN
+        return Reservation(offset, self._memory[start : start + nbytes])
+
+    def fill(self, reserved: Reservation, rows: int, layout: Layout) -> Handle:
+        """The reserved bytes are a batch now, which anybody may read by the handle."""
         self._generation += 1
+        offset, nbytes = reserved.offset, reserved.memory.nbytes
         _HEADER.pack_into(self._memory, offset, _MAGIC, self._generation, nbytes)
         self._live[offset] = self._generation
         return Handle(
@@ -136,9 +165,13 @@ class Segment:
             offset=offset,
             nbytes=nbytes,
             generation=self._generation,
-            rows=batch.rows,
+            rows=rows,
             layout=layout,
         )
+
+    def abandon(self, reserved: Reservation) -> None:
+        """Gives the room back: the bytes will not come."""
+        self._arena.give(reserved.offset)
 
     def free(self, handle: Handle) -> None:
         """Ends the block. Raises StaleHandle when it was freed already, or is not ours."""
@@ -191,6 +224,10 @@ class Reader:
         The views stay readable for as long as they live, also when the owner is killed. Raises
         StaleHandle for a block freed meanwhile, OwnerGone when there is nothing to map.
         """
+        return Batch.read(handle.layout, self.memory(handle))
+
+    def memory(self, handle: Handle) -> memoryview:
+        """The block's bytes, read-only; raises what `open` does."""
         key = (handle.pid, handle.fd)
         if key in self._maps and not _live(self._maps[key], handle):
             del self._maps[key]  # perhaps another process by now that got the same pid
@@ -200,7 +237,7 @@ class Reader:
         if not _live(memory, handle):
             raise StaleHandle(f"{_named(handle)}: the block was freed")
         start = handle.offset + ALIGN
-        return Batch.read(handle.layout, memory[start : start + handle.nbytes])
+        return memory[start : start + handle.nbytes]
 
     def check(self, handle: Handle) -> None:
         """Raises StaleHandle when the block was freed since it was opened."""

@@ -44,7 +44,16 @@ class EvaluationFinished:
     figures: Mapping[str, float]
 
 
-Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """Workers were lost and are started again, from the last checkpoint. cause: a sentence."""
+
+    cause: str
+    restart: int
+    of: int
+
+
+Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished | Restarted
 Observer = Callable[[Progress], None]
 
 

@@ -2,48 +2,77 @@
 
 plan.fgplan     the plan, binary            metrics.jsonl   one line a step or evaluation
 events.msgpack  every message and its time  outcome.json    how it ended, or that it goes on
-logs/<worker>.log                           checkpoints/    weights, safetensors
+options.json    what was asked for          checkpoints/    see `checkpoint.py`
+logs/<worker>.log
 """
 
+from __future__ import annotations
+
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
-from flowgraph.ir.binary import encode
+from flowgraph.ir.binary import decode, encode
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.progress import EvaluationFinished, Progress, StepFinished
+from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.progress import EvaluationFinished, Progress, RunResult, StepFinished
 
 
 class RunDirectory:
-    """Made once for a run. Raises ConfigurationError when the folder exists already."""
+    """An open run directory; `create` and `reopen` make one."""
 
-    def __init__(self, path: Path, plan: Plan) -> None:
-        self.path = path.absolute()
+    def __init__(self, path: Path, plan: Plan, options: RunOptions) -> None:
+        self.path = path
+        self.plan = plan
+        self.options = options
+        self.plan_file = path / "plan.fgplan"
+        self.checkpoints = path / "checkpoints"
+        self._events = (path / "events.msgpack").open("ab")
+        self._metrics = (path / "metrics.jsonl").open("a")
+
+    @classmethod
+    def create(cls, options: RunOptions, plan: Plan) -> RunDirectory:
+        """A new one. Raises ConfigurationError when the folder exists, or cannot be made."""
+        path = Path(options.run_dir).absolute()
         try:
-            self.path.mkdir(parents=True)
+            path.mkdir(parents=True)
         except FileExistsError as error:
             raise ConfigurationError(
-                f"run directory {path} exists already",
-                hint="another --run-dir, or remove that one",
+                f"run directory {options.run_dir} exists already",
+                hint="another --run-dir, or remove that one; flowgraph resume goes on with it",
             ) from error
         except OSError as error:
             raise ConfigurationError(f"cannot make {path}: {error.strerror}") from error
-        (self.path / "logs").mkdir()
-        self.plan_file = self.path / "plan.fgplan"
-        self.plan_file.write_bytes(encode(plan))
-        self._events = (self.path / "events.msgpack").open("wb")
-        self._metrics = (self.path / "metrics.jsonl").open("w")
-        self.outcome("running")
+        (path / "logs").mkdir()
+        (path / "plan.fgplan").write_bytes(encode(plan))
+        (path / "options.json").write_text(json.dumps(asdict(options), indent=1) + "\n")
+        directory = cls(path, plan, options)
+        directory.outcome("running")
+        return directory
+
+    @classmethod
+    def reopen(cls, path: Path) -> RunDirectory:
+        """One that exists. Raises ConfigurationError when it is none."""
+        path = path.absolute()
+        try:
+            plan = decode((path / "plan.fgplan").read_bytes())
+            asked = json.loads((path / "options.json").read_text())
+            options = replace(RunOptions(**asked), run_dir=str(path))
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigurationError(
+                f"{path} is no run directory: {error}", hint="the folder that `flowgraph run` made"
+            ) from error
+        return cls(path, plan, options)
 
     def log(self, worker: str) -> str:
         return str(self.path / "logs" / f"{worker}.log")
 
     def event(self, now: float, sent: bool, worker: str, data: bytes) -> None:
-        """One message as it went over the wire; `now` in seconds since the run's start."""
+        """One message as it went over the wire; `now` in seconds since the attempt's start."""
         self._events.write(msgpack.packb((now, sent, worker, data)))
 
     def progress(self, progress: Progress) -> None:
@@ -53,11 +82,34 @@ class RunDirectory:
             self._metrics.write(json.dumps({"kind": kind, **asdict(progress)}) + "\n")
             self._metrics.flush()
 
+    def rewind(self, checkpoint: Path | None) -> None:
+        """Forget metrics of what will be done again: all after the checkpoint."""
+        done = int(checkpoint.name.removeprefix("step-")) if checkpoint else 0
+        file = self.path / "metrics.jsonl"
+        kept = [line for line in file.read_text().splitlines() if json.loads(line)["step"] < done]
+        self._metrics.close()
+        file.write_text("".join(line + "\n" for line in kept))
+        self._metrics = file.open("a")
+
     def outcome(self, state: str, **details: Any) -> None:
         """`running`, `finished`, `failed` or `interrupted`; replaces what was there."""
         part = self.path / "outcome.json.part"
         part.write_text(json.dumps({"state": state, **details}, indent=1) + "\n")
         part.rename(self.path / "outcome.json")
+
+    def finished(self, result: RunResult, **details: Any) -> None:
+        """The run has ended well, with this result."""
+        self.outcome("finished", result=asdict(result), **details)
+
+    def result(self) -> RunResult | None:
+        """Of a finished run; None when it did not finish."""
+        try:
+            outcome = json.loads((self.path / "outcome.json").read_text())
+        except (OSError, ValueError):
+            return None
+        if outcome.get("state") != "finished" or "result" not in outcome:
+            return None
+        return RunResult(**outcome["result"])
 
     def close(self) -> None:
         self._events.close()

@@ -21,13 +21,17 @@ import zmq
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.location import Location
 from flowgraph.ir.plan import Plan
+from flowgraph.runtime.checkpoint import commit, latest
 from flowgraph.runtime.launch.local import Exit, LocalLauncher
-from flowgraph.runtime.messages import Failed, Ready, decode, encode
+from flowgraph.runtime.messages import Failed, Ready, encode
 from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.orchestrator.checkpoints import folder as checkpoint_folder
+from flowgraph.runtime.orchestrator.checkpoints import restore
 from flowgraph.runtime.orchestrator.core import step
 from flowgraph.runtime.orchestrator.events import (
     Abort,
     Action,
+    Commit,
     Event,
     Finish,
     Interrupted,
@@ -37,9 +41,10 @@ from flowgraph.runtime.orchestrator.events import (
     WorkerDied,
 )
 from flowgraph.runtime.orchestrator.state import RunPhase, State, new_state
-from flowgraph.runtime.progress import Observer, Progress, RunResult, WorkerStarted
+from flowgraph.runtime.progress import Observer, Progress, Restarted, RunResult, WorkerStarted
 from flowgraph.runtime.run_directory import RunDirectory
-from flowgraph.runtime.worker.link import make_socket
+from flowgraph.runtime.transport.refusals import Refusals
+from flowgraph.runtime.transport.switchboard import Switchboard
 from flowgraph.runtime.worker.spec import WorkerSpec
 
 STARTUP_S = 300.0
@@ -55,7 +60,10 @@ POLL_MS = 1000
 
 
 class RunAborted(RunFailed):
-    """The run ended early. `trace`: the worker's traceback; `stage`, `sample`: where, if known."""
+    """The run ended early. `trace`: the worker's traceback; `stage`, `sample`: where, if known.
+
+    lost: a process was lost, and not by the user's code raising.
+    """
 
     def __init__(self, abort: Abort) -> None:
         at = None
@@ -66,6 +74,7 @@ class RunAborted(RunFailed):
         self.trace = abort.traceback
         self.stage = abort.stage
         self.sample = abort.sample
+        self.lost = abort.lost
 
 
 class RunInterrupted(RunFailed):
@@ -77,22 +86,65 @@ def run_plan(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
 
     Raises RunAborted, RunInterrupted, or ConfigurationError for a run directory that exists.
     """
-    directory = RunDirectory(Path(options.run_dir), plan)
+    return _supervised(plan, options, observe, RunDirectory.create(options, plan))
+
+
+def resume_run(run_dir: str, observe: Observer) -> RunResult:
+    """Go on with a run that ended early, to the steps first asked for.
+
+    From its last checkpoint, or from step 0 without one; a finished run's result again. Raises what
+    `run_plan` does, and ConfigurationError for what is no run directory.
+    """
+    directory = RunDirectory.reopen(Path(run_dir))
+    finished = directory.result()
+    if finished is not None:
+        directory.close()
+        return finished
+    return _supervised(directory.plan, directory.options, observe, directory)
+
+
+def _supervised(
+    plan: Plan, options: RunOptions, observe: Observer, directory: RunDirectory
+) -> RunResult:
+    """Attempts until one ends the run: lost workers are replaced, from the last checkpoint."""
+    refused = Refusals()
+    restarts = 0
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="flowgraph-") as scratch,
-            LocalLauncher() as started,
-        ):
-            result = _Shell(plan, options, observe, directory, scratch, started).run()
+        while True:
+            checkpoint = latest(directory.checkpoints)
+            directory.rewind(checkpoint)
+            try:
+                result = _attempt(plan, options, observe, directory, refused, checkpoint)
+            except RunAborted as error:
+                if not error.lost or restarts == options.restarts:
+                    raise
+                restarts += 1
+                observe(Restarted(cause=error.what, restart=restarts, of=options.restarts))
+            else:
+                directory.finished(result, refused=refused.to_plain(), restarts=restarts)
+                return result
     except RunInterrupted:
-        directory.outcome("interrupted")
+        directory.outcome("interrupted", refused=refused.to_plain(), restarts=restarts)
         raise
     except BaseException as error:
-        directory.outcome("failed", error=str(error))
+        details = {"refused": refused.to_plain(), "restarts": restarts}
+        directory.outcome("failed", error=str(error), **details)
         raise
     finally:
         directory.close()
-    return result
+
+
+def _attempt(
+    plan: Plan,
+    options: RunOptions,
+    observe: Observer,
+    directory: RunDirectory,
+    refused: Refusals,
+    checkpoint: Path | None,
+) -> RunResult:
+    with tempfile.TemporaryDirectory(prefix="flowgraph-") as scratch, LocalLauncher() as launcher:
+        shell = _Shell(plan, options, observe, directory, scratch, launcher, refused, checkpoint)
+        return shell.run()
 
 
 @contextmanager
@@ -119,17 +171,18 @@ class _Shell:
         directory: RunDirectory,
         scratch: str,
         launcher: LocalLauncher,
+        refused: Refusals,
+        checkpoint: Path | None,
     ) -> None:
+        self._checkpoint = checkpoint
         self._directory = directory
         self._observe = observe
         self._launcher = launcher
         self._scratch = scratch
         self._state: State = new_state(plan, options)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._router = make_socket(self._context, zmq.ROUTER)
-        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._endpoint = f"ipc://{scratch}/orchestrator"
-        self._router.bind(self._endpoint)
+        if checkpoint is not None:
+            restore(self._state, (checkpoint / "run.msgpack").read_bytes())
+        self._board = Switchboard(scratch, self._state.workers, refused, options.listen)
         self._began = time.monotonic()
         self._result: RunResult | None = None
         self._stop = [False]
@@ -137,7 +190,7 @@ class _Shell:
 
     def run(self) -> RunResult:
         poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
+        self._board.register(poller)
         poller.register(self._launcher.fileno(), zmq.POLLIN)
         try:
             with _interruptible(self._stop):
@@ -148,8 +201,7 @@ class _Shell:
                     self._turn()
                 self._launcher.close(STOP_S)
         finally:
-            self._router.close(0)
-            self._context.term()
+            self._board.close()
         return self._finished(self._result)
 
     def _turn(self) -> None:
@@ -181,10 +233,9 @@ class _Shell:
             self._bury([ended for ended in self._launcher.poll() if ended.worker != survivor])
 
     def _drain(self, timeout_ms: int) -> None:
-        while self._result is None and self._router.poll(timeout_ms):
-            identity, data = self._router.recv_multipart()
-            message = decode(data)
-            self._directory.event(self._now(), False, identity.decode(), data)
+        while self._result is None and (received := self._board.receive(timeout_ms)):
+            worker, message, data = received
+            self._directory.event(self._now(), False, worker, data)
             if isinstance(message, Ready):
                 self._connected(message)
             if isinstance(message, Failed) and message.lost_peer:
@@ -200,8 +251,7 @@ class _Shell:
         )
         self._observe(started)
         if len(self._ready) == len(self._state.workers):
-            # Nobody connects any more: what nobody needs cannot be left behind.
-            Path(self._endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
+            self._board.seal()
 
     def _serves(self, group: str) -> str:
         """The stages whose work the group does; engines serve the agents' episodes."""
@@ -220,23 +270,18 @@ class _Shell:
             case Send():
                 data = encode(action.message)
                 self._directory.event(self._now(), True, action.worker, data)
-                self._send(action.worker, data)
+                self._board.send(action.worker, data)
             case Tell():
                 self._tell(action.progress)
+            case Commit():
+                folder = checkpoint_folder(str(self._directory.path), action.step)
+                commit(Path(folder), action.data)
             case Finish():
                 self._result = action.result
             case Abort():
                 if self._stop[0]:
                     raise RunInterrupted("interrupted: all processes of the run were ended")
                 raise RunAborted(action)
-
-    def _send(self, worker: str, data: bytes) -> None:
-        try:
-            self._router.send_multipart([worker.encode(), data])
-        except zmq.ZMQError as error:
-            # Its connection is gone: so is the process, and the launcher is about to say so.
-            if error.errno != zmq.EHOSTUNREACH:
-                raise
 
     def _tell(self, progress: Progress) -> None:
         self._directory.progress(progress)
@@ -250,13 +295,15 @@ class _Shell:
                 group=worker.group.name,
                 index=worker.index,
                 plan=str(self._directory.plan_file),
-                endpoint=self._endpoint,
+                endpoint=self._board.endpoint,
+                keys=self._board.key_file(worker.name),
                 log=self._directory.log(worker.name),
                 scratch=self._scratch,
                 run_dir=str(self._directory.path),
                 steps=self._state.total_steps,
                 exact=options.exact,
                 record=options.record,
+                restore=str(self._checkpoint) if self._checkpoint else "",
             )
             for worker in self._state.workers.values()
         ]

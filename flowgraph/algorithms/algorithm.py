@@ -14,15 +14,15 @@ The contract of **credit**, called by a stage worker over complete groups:
     advantages(rewards, group_offsets, **params) -> advantages
 
 `rewards` float [B], rows of group g being `group_offsets[g]:group_offsets[g + 1]`; returns
-float32 [B]. A group's result does not depend on the groups beside it, unless `credit_scope` says
-"step"; then all rows of a step must come in one call.
+float32 [B]. A group's result does not depend on the groups beside it: a stage worker holds a few of
+a step's groups, never all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,6 @@ class Algorithm:
     loss_params: Mapping[str, Parameter] = field(default_factory=dict)
     credit: str | None = None
     credit_params: Mapping[str, Parameter] = field(default_factory=dict)
-    credit_scope: Literal["group", "step"] = "group"
     needs: tuple[str, ...] = ()
 
 

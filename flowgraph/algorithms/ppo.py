@@ -1,11 +1,13 @@
 """PPO-clip with a penalty for leaving a reference, without a critic (arXiv 1707.06347).
 
-Credit is the reward whitened over the whole step: the baseline is the step's mean.
+Credit is the reward whitened within its group: without a critic, the other tries at the same task
+are the best guess of what it was worth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,7 +40,6 @@ def ppo(*, clip: float = 0.2, kl: float = 0.05, entropy: float = 0.0) -> Algorit
         loss="flowgraph.algorithms.ppo:loss",
         loss_params={"clip": clip, "kl": kl, "entropy": entropy},
         credit="flowgraph.algorithms.ppo:advantages",
-        credit_scope="step",
         needs=(*needs, "reference_logprobs") if kl > 0.0 else needs,
     )
 
@@ -61,13 +62,14 @@ def advantages(
     *,
     epsilon: float = 1e-8,
 ) -> npt.NDArray[np.float32]:
-    """All rewards of a step [B] at mean 0 and deviation 1; groups do not matter to it.
+    """Rewards [B] at mean 0 and deviation 1 within each group of `group_offsets` [G + 1].
 
-    Equal rewards get zeros.
+    Returns [B]. A group of equal rewards gets zeros.
     """
-    step = rewards[group_offsets[0] : group_offsets[-1]].astype(np.float64)
     credit = np.zeros(len(rewards), dtype=np.float32)
-    if len(step):
-        whitened = (step - step.mean()) / (step.std() + epsilon)
-        credit[group_offsets[0] : group_offsets[-1]] = whitened
+    # A loop, not reduceat: a group's bits must not depend on the groups beside it.
+    for start, stop in pairwise(group_offsets):
+        group = rewards[start:stop].astype(np.float64)
+        if stop > start:
+            credit[start:stop] = (group - group.mean()) / (group.std() + epsilon)
     return credit

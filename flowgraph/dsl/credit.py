@@ -38,7 +38,11 @@ def add_credit(draft: Draft, stream: str, algorithm: Algorithm, train: str) -> s
         op="map",
         inputs=(stream,),
         outputs=(name,),
-        attributes={"credit": True, "group": group.attributes["by"]},
+        attributes={
+            "credit": True,
+            "group": group.attributes["by"],
+            "size": group.attributes["size"],
+        },
         function=refer(function, params, role=role),
     )
     type = draft.streams[stream].type
@@ -64,13 +68,6 @@ def _group(draft: Draft, stream: str, algorithm: Algorithm, train: str) -> Stage
             f"train '{train}': {algorithm.name} compares the rewards of a group, "
             f"but stream '{stream}' is not grouped",
             hint='.group(by="task") before .train(...)',
-        )
-    if algorithm.credit_scope != "group":
-        # A stage worker holds a few samples of a step, never all of them.
-        raise refuse(
-            f"train '{train}': the credit of {algorithm.name} needs all rows of a step at once, "
-            "but credit is given group by group",
-            hint="make a field 'advantage' in a map, or take fg.grpo()",
         )
     return group
 

@@ -108,7 +108,8 @@ class Stream:
         """Mark rows that share a key as one group, complete before anything behind sees it.
 
         by: key fields; the first is the sample, also called `task` or by its source's name. size:
-        rows a group if it is fixed, 0 when data decides.
+        rows a group, 0 for all that share the key; else groups are consecutive rows of one key,
+        whose rows the size must divide.
 
         >>> games.rows(solver).group(by="task")
         """
@@ -239,7 +240,8 @@ class Stream:
         that are trained too. loss: an algorithm (`fg.grpo()`), or a function
         `(outputs, fields) -> (unnormalised sum, metrics)`. batch: source samples a step. updates:
         optimizer updates a step. clip: largest gradient norm, 0 for none. reference: the frozen
-        module that the algorithm's `kl` pulls towards. name: `train-<module>` by default.
+        module that the algorithm's `kl` pulls towards; declared with the same model, it is what
+        `module` is before its first update. name: `train-<module>` by default.
 
         An algorithm that turns rewards into advantages needs a `group` upstream and gets a stage
         of its own, `<name>.credit`; unless the records have a field `advantage` already.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowgraph.dsl.draft import Draft
+from flowgraph.dsl.group_sizes import check_size
 from flowgraph.dsl.location import refuse
 from flowgraph.dsl.suggest import choices
 from flowgraph.dsl.units import Tokens, one_of, real, whole
@@ -27,6 +28,7 @@ def add_group(
             hint=f"by={('sample', *(key for key in keys if key != 'sample'))!r}",
         )
     size = whole(size, f"group '{name}': size, in rows (0: data decides)", least=0)
+    check_size(draft, stream, keys, size, f"group '{name}'")
     stage = Stage(
         name=name,
         op="group",
@@ -151,6 +153,7 @@ def _merged(draft: Draft, name: str, type: RecordType, stream: str, other: str) 
             hint="name the output of one of them differently",
         )
     if found.key == type.key:
+        _check_partners(draft, name, stream, other)
         return replace(type, fields=(*type.fields, *new))
     if found.key != (*type.key, "item"):
         raise refuse(
@@ -161,6 +164,20 @@ def _merged(draft: Draft, name: str, type: RecordType, stream: str, other: str) 
     dim = next(s.attributes["dim"] for s in draft.upstream(other) if s.op == "unnest")
     nested = [replace(field, dims=(Ragged(dim), *field.dims)) for field in new]
     return replace(type, fields=(*type.fields, *nested))
+
+
+def _check_partners(draft: Draft, name: str, stream: str, other: str) -> None:
+    """No record of the stream lost its partner to a filter of rows."""
+    own = {stage.name for stage in draft.upstream(stream)}
+    for stage in draft.upstream(other):
+        if stage.op == "filter" and stage.name not in own:
+            if draft.streams[stage.inputs[0]].type.key == ("sample",):
+                continue  # it decides membership, so that no branch has what it leaves out
+            raise refuse(
+                f"join '{name}': filter '{stage.name}' ({stage.at}) leaves records out of "
+                f"'{other}', so that records of '{stream}' would find none of their key",
+                hint="filter what is joined, behind the join or in both",
+            )
 
 
 def _key_field(draft: Draft, type: RecordType, key: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """The train stage: which modules, on which fields, by which loss, in which steps."""
 
 from collections.abc import Sequence
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
 from flowgraph.algorithms.algorithm import Algorithm
@@ -42,7 +42,7 @@ def add_train(
     role = f"train '{name}'"
     algorithm, function = _loss(loss, role)
     _check_modules(draft, stream, module, encoders, role)
-    _check_reference(draft, algorithm, reference, role)
+    _check_reference(draft, algorithm, module, reference, role)
     attributes = {
         "batch": whole(batch, f"{role}: batch, in source samples", least=1),
         "updates": whole(updates, f"{role}: updates a step", least=1),
@@ -54,10 +54,14 @@ def add_train(
         "reference": reference.name if reference else "",
     }
     _check_batch(draft, attributes, role)
-    _check_groups(draft, stream, batch, role)
     _check_fields(draft, stream, algorithm, role)
+    _check_joins(draft, stream, role)
+    _check_temperature(draft, stream, role)
     if algorithm.credit:
         stream = add_credit(draft, stream, algorithm, name)
+    if reference and _alike(draft, module, reference):
+        frozen = draft.modules[reference.name]
+        draft.modules[reference.name] = replace(frozen, starts_as=module.name)
     return draft.add(
         Stage(
             name=name,
@@ -121,7 +125,11 @@ def _check_modules(
 
 
 def _check_reference(
-    draft: Draft, algorithm: Algorithm, reference: ModuleRef | None, role: str
+    draft: Draft,
+    algorithm: Algorithm,
+    module: ModuleRef,
+    reference: ModuleRef | None,
+    role: str,
 ) -> None:
     wanted = "reference_logprobs" in algorithm.needs
     if wanted and reference is None:
@@ -136,6 +144,19 @@ def _check_reference(
             f"{role}: the reference '{reference.name}' must stay as it is",
             hint="trainable=False where it is declared",
         )
+    taken = draft.modules[reference.name].starts_as if reference else ""
+    if reference and taken and _alike(draft, module, reference):
+        raise refuse(
+            f"{role}: the reference '{reference.name}' has the initial weights of '{taken}', which "
+            "it is the reference of already",
+            hint=f"a module of its own as the reference of '{module.name}'",
+        )
+
+
+def _alike(draft: Draft, module: ModuleRef, reference: ModuleRef) -> bool:
+    """Made in the same way: then the reference is what the module is before its first update."""
+    mine, other = draft.modules[module.name], draft.modules[reference.name]
+    return (mine.factory, mine.dtype) == (other.factory, other.dtype)
 
 
 def _micro_batch(draft: Draft, stream: str, micro_batch: Tokens | int, role: str) -> int:
@@ -171,40 +192,44 @@ def _check_batch(draft: Draft, attributes: dict[str, Any], role: str) -> None:
             )
 
 
-def _check_groups(draft: Draft, stream: str, batch: int, role: str) -> None:
-    """A group of a fixed size divides the rows of a step, as far as those are known."""
-    for stage in draft.upstream(stream):
-        size = stage.attributes.get("size", 0) if stage.op == "group" else 0
-        rows = _rows_per_sample(draft, stage.inputs[0]) if size else None
-        if rows is None or (batch * rows) % size == 0:
-            continue
-        total = batch * rows
-        raise refuse(
-            f"{role}: group '{stage.name}' ({stage.at}) takes {size} rows at a time, which does "
-            f"not divide the step's rows: batch {batch} x {rows} a sample = {total} = "
-            f"{total // size} x {size} + {total % size}",
-            hint=f"size={_largest_divisor(total, size)}, or size=0 and let the data decide",
-        )
+def _check_joins(draft: Draft, stream: str, role: str) -> None:
+    """Items that are joined where the loss runs take the place of tokens, one stream of them."""
+    found = ""
+    while (stage := draft.producer(stream)).op in ("pack", "join"):
+        stream = stage.inputs[0]
+        key = draft.streams[stream].type.key
+        for other in stage.inputs[1:]:
+            if draft.streams[other].type.key == key:
+                continue
+            if stage.attributes["placeholder"] < 0:
+                raise refuse(
+                    f"{role}: join '{stage.name}' ({stage.at}) brings the items of '{other}', but "
+                    "does not say which token they take the place of",
+                    hint="join(..., placeholder=<token id>), one such token a feature",
+                )
+            if found:
+                raise refuse(
+                    f"{role}: the items of '{other}' and of '{found}' are joined, "
+                    "but those of one stream can take the place of tokens",
+                    hint="concatenate them in a map before they are encoded",
+                )
+            found = other
 
 
-def _rows_per_sample(draft: Draft, stream: str) -> Fraction | None:
-    """Records of the stream a source sample, if the graph tells."""
-    stage = draft.producer(stream)
+def _check_temperature(draft: Draft, stream: str, role: str) -> None:
+    """What an agent samples at temperature 0 has probability 1, whatever is learned."""
+    while (stage := draft.producer(stream)).op not in ("source", "episodes"):
+        stream = stage.inputs[0]
     if stage.op == "source":
-        return Fraction(1)
-    if stage.op == "unnest":
-        return None
-    rows = _rows_per_sample(draft, stage.inputs[0])
-    if stage.op != "episodes" or rows is None:
-        return rows
-    calls = draft.agents[stream.rpartition(".")[2]].expect.get("calls")
-    if not isinstance(calls, int | float):
-        return None
-    return rows * int(stage.attributes["trajectories"]) * Fraction(str(calls))
-
-
-def _largest_divisor(total: Fraction, size: int) -> int:
-    return next(n for n in range(size, 0, -1) if total % n == 0 or n == 1)
+        return
+    agent = draft.agents[stream.rpartition(".")[2]]
+    if agent.sampling["temperature"] == 0:
+        raise refuse(
+            f"{role}: agent '{agent.name}' samples at temperature 0 ({agent.at}), where the "
+            "likeliest token has probability 1 and nothing can be learned from it",
+            hint="a temperature above 0 there; an agent with temperature=0 of the same module for "
+            "what is not trained",
+        )
 
 
 def _check_fields(draft: Draft, stream: str, algorithm: Algorithm, role: str) -> None:

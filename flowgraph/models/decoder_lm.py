@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from flowgraph.kernels import merge_features
 from flowgraph.models.attention import attend, rotary_table, rotate, segment_mask
 from flowgraph.models.configs import DecoderConfig
 from flowgraph.models.kv_cache import KeyValues, KVCache
@@ -206,7 +207,8 @@ def put_features(
     if projector is None:
         raise ValueError("features need a decoder made with feature_width=...")
     projected = projector(features).to(embeddings.dtype)
-    return embeddings.flatten(0, 1).index_copy(0, feature_index, projected).view_as(embeddings)
+    merged = merge_features(embeddings.flatten(0, 1), projected, feature_index)
+    return merged.view_as(embeddings)
 
 
 def initialise(module: nn.Module, std: float | None) -> None:

@@ -8,6 +8,9 @@ from flowgraph.models.hf_files import read_shape
 
 FACTORIES = "flowgraph.models.factories"
 
+IMAGE_FIELDS = ("patches", "rows", "cols")
+"""What vision towers read: patches [F, pixels] and where each lies, as `patchify` makes them."""
+
 
 def describe(factory: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the module that `factory` ("module:qualname") makes from `params`.
@@ -15,7 +18,7 @@ def describe(factory: str, params: Mapping[str, Any]) -> dict[str, Any]:
     Always has `kind` ("decoder", "vit" or "generic") and `parameters` (exact; None for a generic
     module, whose size only a run of `profile` knows). Decoders add layers, width, heads, kv_heads,
     hidden, vocab, max_length, head_width, tied; vision towers layers, width, heads, hidden, patch,
-    merge, out_width. Raises ValueError or TypeError for parameters the factory would refuse.
+    merge, out_width, and `inputs`, the fields that they read. Raises ValueError or TypeError for parameters the factory would refuse.
     """
     if factory == f"{FACTORIES}:decoder":
         return _describe_decoder(DecoderConfig(**params))
@@ -23,6 +26,8 @@ def describe(factory: str, params: Mapping[str, Any]) -> dict[str, Any]:
         return _describe_vit(ViTConfig(**params))
     if factory == f"{FACTORIES}:hf_causal_lm":
         return _describe_hf(params)
+    if factory == f"{FACTORIES}:hf_vision_tower":
+        return {"kind": "generic", "parameters": None, "inputs": IMAGE_FIELDS}
     return {"kind": "generic", "parameters": None}
 
 
@@ -64,4 +69,5 @@ def _describe_vit(config: ViTConfig) -> dict[str, Any]:
         "merge": config.merge,
         "channels": config.channels,
         "out_width": config.feature_width,
+        "inputs": IMAGE_FIELDS,
     }

@@ -5,6 +5,7 @@ adjacent. What differs is the order inside a patch (colour, frame, y, x) and tha
 as grids. Nothing is fetched; weights are float32.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,21 @@ class HuggingFaceVisionTower(nn.Module):
             squares = real[:: self.merge**2].nonzero().squeeze(1)
             features = features.index_copy(0, squares, made)
         return features.view(*shape[:-1], shape[-1] // self.merge**2, -1)
+
+    def encode(
+        self, columns: Mapping[str, Tensor], offsets: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Features of whole images: flat [F, out_width], and int64 [N + 1] offsets of each image's.
+
+        Arguments as `VisionTransformer.encode`; the images lie in one row.
+        """
+        patches, ends = columns["patches"], offsets["patches"].cpu()
+        if int(ends[-1]) == 0:
+            return patches.new_zeros((0, self.tower.config.out_hidden_size)), ends
+        images = torch.arange(1, len(ends), device=patches.device)
+        ids = images.repeat_interleave(ends.diff().to(patches.device))
+        features = self.forward(patches, ids, columns["rows"], columns["cols"])
+        return features, ends // self.merge**2
 
     def _their_order(self, patches: Tensor) -> Tensor:
         """[P, y, x, colour] to [P, colour, frame, y, x]; a still image repeats over frames."""

@@ -7,15 +7,18 @@ size. Legend: R rows, P patches of a row, M = merge * merge, F = P / M features 
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from flowgraph.kernels import PackPlan, Ragged, pack, unpack
 from flowgraph.models.attention import attend, segment_mask
 from flowgraph.models.configs import ViTConfig
 from flowgraph.models.decoder_lm import initialise
+from flowgraph.runtime.policy import pack_cheapest
 
 
 class EncoderBlock(nn.Module):
@@ -76,23 +79,21 @@ class VisionTransformer(nn.Module):
         """Features of whole images: flat [F, out_width], and int64 [N + 1] offsets of each image's.
 
         columns: `patches` [P, patch values], `rows` and `cols` [P], of N images end to end;
-        offsets["patches"] int64 [N + 1]. Each image is a row of its own, padded to the longest: a
-        square of patches costs its own square only.
+        offsets["patches"] int64 [N + 1]. Images share rows where that is cheaper: small ones beside
+        large ones. The shapes depend on the images' sizes alone.
         """
-        ends = offsets["patches"]
-        lengths = ends.diff()
-        images, longest = len(lengths), int(lengths.max())
-        column = torch.arange(longest, device=ends.device)
-        real = column < lengths.unsqueeze(1)
-        padded = [
-            values.new_zeros((images, longest, *values.shape[1:])).masked_scatter(
-                real.view(images, longest, *[1] * (values.dim() - 1)), values
-            )
-            for values in (columns[name] for name in ("patches", "rows", "cols"))
-        ]
-        features = self.forward(padded[0], real.int(), padded[1], padded[2])
-        merged = self.config.merge**2
-        return features[real[:, ::merged]], ends // merged
+        ends = offsets["patches"].cpu()
+        lengths, merged = ends.diff(), self.config.merge**2
+        if int(ends[-1]) == 0:
+            return columns["patches"].new_zeros((0, self.config.feature_width)), ends
+        packs = pack_cheapest(lengths.numpy())
+        plan = PackPlan(order=packs.order, bounds=packs.boundaries, length=packs.cap)
+        names = ("patches", "rows", "cols")
+        packed = pack({name: Ragged(columns[name], ends) for name in names}, plan)
+        patches, rows, cols = (packed[name] for name in names)
+        features = self.forward(patches, packed.segment_ids + 1, rows, cols)
+        squares = replace(plan, length=packs.cap // merged).layout(lengths // merged)
+        return unpack(features, squares).values, ends // merged
 
     def _positions(self, rows: Tensor, cols: Tensor) -> Tensor:
         """[R, P, width]: sines and cosines of the row in one half, of the column in the other."""

@@ -125,6 +125,24 @@ def streams_are_read(at: Index) -> Faults:
             )
 
 
+def modules_start_as_modules(at: Index) -> Faults:
+    """A module starts with its own initial weights, or with those of one made in the same way."""
+    for module in at.graph.modules:
+        if not module.starts_as:
+            continue
+        other = at.modules.get(module.starts_as)
+        if other is None:
+            hint = nearest(module.starts_as, at.modules)
+            yield fault(module, "to start as a declared module", repr(module.starts_as), hint)
+        elif other.starts_as or (other.factory, other.dtype) != (module.factory, module.dtype):
+            yield fault(
+                module,
+                f"the factory, parameters and dtype of {other.name!r}, as which it starts",
+                "others",
+                term="starts_as",
+            )
+
+
 def agents_are_legal(at: Index) -> Faults:
     """An agent's module exists, and agents come after one another in some order."""
     for agent in at.graph.agents:
@@ -216,6 +234,7 @@ GRAPH_RULES: tuple[GraphRule, ...] = (
     inputs_exist,
     there_is_no_cycle,
     streams_are_read,
+    modules_start_as_modules,
     agents_are_legal,
     descriptions_are_numbers,
     expectations_are_numbers,

@@ -162,6 +162,9 @@ def groups_are_legal(at: PlanIndex) -> Faults:
         if group.kind == "gang" and group.layout.ranks != group.replicas:
             got = f"{group.layout.ranks} ranks in {group.replicas} processes"
             yield _fault("group", group.name, "a process for each rank", got)
+        if group.kind == "engine" and group.replicas % max(1, group.layout.ranks):
+            got = f"{group.replicas} processes for engines of {group.layout.ranks}"
+            yield _fault("group", group.name, "whole engines", got)
         if group.kind == "engine" and (group.slots < 1 or group.max_length < 1):
             got = f"slots={group.slots}, max_length={group.max_length}"
             yield _fault("group", group.name, "slots and max_length >= 1", got)

@@ -81,8 +81,14 @@ def credit_is_possible(at: Index, stage: Stage) -> Faults:
         return
     record = read_type(at, stage)
     yield from missing_field(stage, record, "reward", "field")
+    if attribute(stage, "group")[:1] != ("sample",):
+        # A stage worker holds a few samples of a step, never all of them.
+        got = _names(attribute(stage, "group"))
+        yield fault(stage, "'sample' as the first key of credit's groups", got, term="group")
     for name in attribute(stage, "group"):
         yield from missing_field(stage, record, name, "group key")
+    if attribute(stage, "size") < 0:
+        yield fault(stage, "size >= 0", str(attribute(stage, "size")), term="size")
     made = at.streams[stage.outputs[0]].type.field("advantage")
     if made is None or made.dtype != "float32" or made.dims:
         got = f"'{made}'" if made else "no such field"

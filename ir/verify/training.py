@@ -1,7 +1,7 @@
 """Rules of what is trained and evaluated."""
 
 from flowgraph.ir.graph import Stage
-from flowgraph.ir.index import Index, attribute
+from flowgraph.ir.index import Index, agent_of, attribute
 from flowgraph.ir.verify.faults import Faults, GraphRule, StageRule, fault, nearest, told
 from flowgraph.ir.verify.records import missing_field, read_type
 
@@ -149,6 +149,72 @@ def _through_joins(at: Index, stage: Stage) -> set[str]:
     return found
 
 
+def joined_items_replace_tokens(at: Index, stage: Stage) -> Faults:
+    """Items joined where the loss runs stand for placeholder tokens; one stream has such items."""
+    found: list[str] = []
+    for join in _joins_before(at, stage):
+        key = read_type(at, join).key
+        for name in join.inputs[1:]:
+            record = at.streams[name].type
+            if record.key == key:
+                continue
+            found.append(name)
+            if attribute(join, "placeholder") < 0:
+                yield fault(
+                    join,
+                    f"a placeholder, the token that the items of {name!r} take the place of in "
+                    f"{stage.name!r}",
+                    "none",
+                    "placeholder=<token id>, one such token a feature",
+                    term="placeholder",
+                )
+    if len(found) > 1:
+        got = ", ".join(map(repr, found))
+        yield fault(stage, "items of one stream, to take the place of tokens", got)
+
+
+def _joins_before(at: Index, stage: Stage) -> list[Stage]:
+    """Joins whose records this train stage reads, but for packs just as they are."""
+    found: list[Stage] = []
+    before = at.producer(stage.inputs[0])
+    while before is not None and before.op in ("join", "pack"):
+        found += [before] if before.op == "join" else []
+        before = at.producer(before.inputs[0])
+    return found
+
+
+def features_stay_in_trainers(at: Index, stage: Stage) -> Faults:
+    """Features that take the place of tokens do so where the loss runs, which must do the join."""
+    waiting = [stage] if attribute(stage, "placeholder") >= 0 else []
+    while waiting:
+        for reader in at.children(waiting.pop()):
+            if reader.op in ("join", "pack"):
+                waiting.append(reader)
+            elif reader.op != "train":
+                yield fault(
+                    stage,
+                    "to be read by train stages only, since it names a placeholder",
+                    f"{reader.name!r}, a {reader.op}",
+                    f"join once more for {reader.name!r}, without a placeholder",
+                )
+
+
+def sampled_tokens_have_a_chance(at: Index, stage: Stage) -> Faults:
+    """At temperature 0 the likeliest token has probability 1, and nothing can be learned."""
+    stream = stage.inputs[0]
+    while (made := at.producer(stream)) and made.op != "episodes" and made.inputs:
+        stream = made.inputs[0]
+    agent = at.agents.get(agent_of(made, stream)) if made and made.op == "episodes" else None
+    if agent and not agent.sampling.get("temperature", 1.0) > 0:
+        yield fault(
+            stage,
+            f"agent {agent.name!r} to sample at a temperature above 0, to learn from it",
+            f"{agent.sampling['temperature']} ({agent.at})",
+            "a temperature above 0 where the agent is declared",
+            term="temperature",
+        )
+
+
 def pack_feeds_trainers(at: Index, stage: Stage) -> Faults:
     """Packed rows exist in trainers only; a row holds at least a token."""
     for reader in at.children(stage):
@@ -213,6 +279,7 @@ def one_trainer_a_module(at: Index) -> Faults:
 
 TRAINING_RULES: dict[str, tuple[StageRule, ...]] = {
     "pack": (tokens_are_there, pack_feeds_trainers),
+    "join": (features_stay_in_trainers,),
     "train": (
         counts_are_positive,
         batch_divides,
@@ -222,28 +289,12 @@ TRAINING_RULES: dict[str, tuple[StageRule, ...]] = {
         loss_has_its_fields,
         reference_stays,
         encoders_are_upstream,
+        joined_items_replace_tokens,
+        sampled_tokens_have_a_chance,
     ),
     "evaluate": (evaluated_stage_exists,),
 }
 
 
-def whole_step_is_one_update(at: Index) -> Faults:
-    """Credit over all rows of a step makes the step one unit: no update can have a part of it."""
-    for stage in at.graph.by_op("train"):
-        whole = [
-            parent.name
-            for parent in at.ancestors(stage)
-            if parent.op == "map" and attribute(parent, "credit") and not attribute(parent, "group")
-        ]
-        if whole and attribute(stage, "updates") > 1:
-            yield fault(
-                stage,
-                f"updates=1, since {whole[0]!r} compares all rows of a step",
-                f"updates={attribute(stage, 'updates')}",
-                "updates=1, or an algorithm whose credit looks at one group",
-                term="updates",
-            )
-
-
-STEP_RULES: tuple[GraphRule, ...] = (steps_agree, one_trainer_a_module, whole_step_is_one_update)
+STEP_RULES: tuple[GraphRule, ...] = (steps_agree, one_trainer_a_module)
 """Rules of the whole graph that rest on all stages being legal."""

@@ -22,6 +22,8 @@ def pack(
     values: Sequence[Tensor], layout: PackLayout, paddings: Sequence[int | float]
 ) -> tuple[Tensor, ...]:
     """(segment_ids, positions, *packed) for values [T, ...] each."""
+    # In the plan's order the targets rise, and a run of no rows stands before what it shares a
+    # start with: packs are filled one after another, from their first row on.
     moves = _Moves(layout.source, layout.target, layout.sizes, layout.rows)
     shape = (layout.packs, layout.length)
     packed = [
@@ -35,33 +37,43 @@ def pack(
 def unpack(packed: Tensor, layout: PackLayout) -> Tensor:
     """Values [T, ...] of packed [P, L, ...]; rows of samples that were left out are 0."""
     rows = packed.reshape(layout.rows, *packed.shape[2:])
-    moves = _Moves(layout.target, layout.source, layout.sizes, int(layout.offsets[-1]))
+    # a run of no rows shares its start with what follows it, and must come first
+    order = np.lexsort((layout.sizes, layout.source))
+    source, target, sizes = (a[order] for a in (layout.target, layout.source, layout.sizes))
+    moves = _Moves(source, target, sizes, int(layout.offsets[-1]))
     return moves.apply(rows, 0)
 
 
 class _Moves:
     """The runs of rows that a result is made of, in its order: copied ones and padding.
 
-    source, target, sizes: int64 [S], where each copied run comes from, goes to, how long it is.
-    rows: rows of the result.
+    source, target, sizes: int64 [S], where each copied run comes from, goes to, how long it is;
+    `target` rises. rows: rows of the result.
     """
 
     def __init__(self, source: Int64s, target: Int64s, sizes: Int64s, rows: int) -> None:
-        # a run of no rows shares its start with what follows it, and must come first
-        order = np.lexsort((sizes, target))
-        ends = np.concatenate([np.zeros(1, np.int64), (target + sizes)[order]])
-        gaps = np.concatenate([target[order], np.full(1, rows)]) - ends
-        # gap, run, gap, run, ..., gap; a gap comes from nowhere, which is -1
-        self.sizes = _interleaved(gaps, sizes[order])
-        self.source = _interleaved(np.full_like(gaps, -1), source[order])
-        self.order = order
-        self.rows = rows
+        self.source, self.target, self.sizes, self.rows = source, target, sizes, rows
         self.short = rows < SHORT_ROWS * max(1, sizes.size)
         if self.short:
-            begins = np.repeat(self.source, self.sizes)
-            index = begins + np.where(begins < 0, 0, _within(self.sizes))
-            self.index = torch.from_numpy(np.maximum(index, 0))
-            self.padded = torch.from_numpy(np.flatnonzero(begins < 0))
+            self._address()
+
+    def _address(self) -> None:
+        """Row by row: which row of the result is copied from which, `into` and `index`."""
+        before = np.cumsum(self.sizes) - self.sizes
+        count = np.arange(int(self.sizes.sum()))
+        # within: each copied row's place in its run
+        self.within = count - np.repeat(before, self.sizes)
+        self.into = count + np.repeat(self.target - before, self.sizes)
+        self.dense = self.into.size == self.rows
+        index = count + np.repeat(self.source - before, self.sizes)
+        if not self.dense:
+            everywhere = np.zeros(self.rows, np.int64)
+            everywhere[self.into] = index
+            gaps = np.ones(self.rows, np.bool_)
+            gaps[self.into] = False
+            self.padded = torch.from_numpy(np.flatnonzero(gaps))
+            index = everywhere
+        self.index = torch.from_numpy(index)
 
     def apply(self, value: Tensor, padding: int | float) -> Tensor:
         """[rows, ...]: the copied rows of `value`, `padding` between them."""
@@ -69,11 +81,13 @@ class _Moves:
         if value.numel() == 0:
             return value.new_full(shape, padding)
         if self.short:
-            return value.index_select(0, self.index).index_fill_(0, self.padded, padding)
+            taken = value.index_select(0, self.index)
+            return taken if self.dense else taken.index_fill_(0, self.padded, padding)
         out = value.new_empty(shape)
-        gap = value.new_full((int(self.sizes[::2].max()), *value.shape[1:]), padding)
+        source, sizes = self._runs(np.int64(-1), self.source)
+        gap = value.new_full((int(sizes[::2].max()), *value.shape[1:]), padding)
         bits, gap_bits = _bits(value), _bits(gap)
-        runs = zip(self.source.tolist(), self.sizes.tolist(), strict=True)
+        runs = zip(source.tolist(), sizes.tolist(), strict=True)
         pieces = [
             bits[begin : begin + size] if begin >= 0 else gap_bits[:size]
             for begin, size in runs
@@ -83,20 +97,33 @@ class _Moves:
         return out
 
     def label(self, numbers: Int64s) -> Tensor:
-        """int32 [rows]: each copied run's number (int64 [S], in the caller's order), -1 between."""
-        gaps = np.full(numbers.size + 1, -1, dtype=np.int64)
-        labels = _interleaved(gaps, numbers[self.order])
-        return torch.from_numpy(np.repeat(labels.astype(np.int32), self.sizes))
+        """int32 [rows]: each copied run's number (int64 [S]), -1 between."""
+        if self.short:
+            labels = np.full(self.rows, -1, np.int32)
+            labels[self.into] = np.repeat(numbers.astype(np.int32), self.sizes)
+            return torch.from_numpy(labels)
+        values, sizes = self._runs(np.int64(-1), numbers)
+        return torch.from_numpy(np.repeat(values.astype(np.int32), sizes))
 
     def count(self) -> Tensor:
         """int64 [rows]: each row's place in its copied run, 0 between."""
-        up = np.arange(int(self.sizes[1::2].max(initial=0)), dtype=np.int64)
-        still = np.zeros(int(self.sizes[::2].max()), dtype=np.int64)
+        if self.short:
+            places = np.zeros(self.rows, np.int64)
+            places[self.into] = self.within
+            return torch.from_numpy(places)
+        _, sizes = self._runs(np.int64(0), self.sizes)
+        up = np.arange(int(sizes[1::2].max(initial=0)), dtype=np.int64)
+        still = np.zeros(int(sizes[::2].max()), dtype=np.int64)
         pieces = [
-            (still if number % 2 == 0 else up)[:size]
-            for number, size in enumerate(self.sizes.tolist())
+            (still if number % 2 == 0 else up)[:size] for number, size in enumerate(sizes.tolist())
         ]
         return torch.from_numpy(np.concatenate(pieces))
+
+    def _runs(self, gap: np.int64, values: Int64s) -> tuple[Int64s, Int64s]:
+        """Gap, run, gap, ..., gap: `gap` or the run's value, and rows: int64 [2 S + 1] each."""
+        ends = np.concatenate([np.zeros(1, np.int64), self.target + self.sizes])
+        gaps = np.concatenate([self.target, np.full(1, self.rows)]) - ends
+        return _interleaved(np.full_like(gaps, gap), values), _interleaved(gaps, self.sizes)
 
 
 def _interleaved(gaps: Int64s, runs: Int64s) -> Int64s:
@@ -104,12 +131,6 @@ def _interleaved(gaps: Int64s, runs: Int64s) -> Int64s:
     both = np.empty(gaps.size + runs.size, dtype=np.int64)
     both[::2], both[1::2] = gaps, runs
     return both
-
-
-def _within(sizes: Int64s) -> Int64s:
-    """0..size-1 for every size, end to end."""
-    before = np.cumsum(sizes) - sizes
-    return np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(before, sizes)
 
 
 def _bits(tensor: Tensor) -> NDArray[Any]:

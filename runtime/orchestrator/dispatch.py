@@ -20,6 +20,8 @@ def dispatch(state: State) -> list[Action]:
     for place, step in enumerate(state.steps):
         if not form(state, step):
             break
+        if step.variant == 0 and not step.samples:
+            break  # the source has ended: what is queued behind this step will not be
         if place == 0 and step.phase is Phase.AHEAD:
             step.phase = Phase.WORKING
         for task in state.topology.tasks_for(step.variant):
@@ -137,7 +139,7 @@ def _send(state: State, step: Step, task: Task, units: tuple[int, ...], worker: 
     samples = tuple(step.units[unit] for unit in units)
     if step.variant == 0:
         for stream, consumer in state.topology.inner_streams(task):
-            state.record(stream, consumer).admitted += sum(map(len, samples))
+            step.record(stream, consumer).admitted += sum(map(len, samples))
     message = Run(
         item=item.id,
         task=task.name,

@@ -43,6 +43,14 @@ class Tell:
     progress: Progress
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """All modules have saved: the checkpoint after `step` steps is whole with this data."""
+
+    step: int
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Finish:
     """The run ended well."""
@@ -52,7 +60,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """The run cannot go on: end all workers and raise RunFailed with this text."""
+    """The run cannot go on: end all workers and raise RunFailed with this text.
+
+    lost: processes were lost, the work itself is not at fault: new ones may go on.
+    """
 
     what: str
     hint: str = ""
@@ -60,6 +71,7 @@ class Abort:
     traceback: str = ""
     stage: str = ""
     sample: int | None = None
+    lost: bool = False
 
 
-Action = Send | Tell | Finish | Abort
+Action = Send | Tell | Commit | Finish | Abort

@@ -102,6 +102,8 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
         return []
     unit = state.topology.unit_samples(state.exact)
     start, end = state.gate_cursor, state.gate_cursor + unit
+    if end > state.gate_next + _window(state, unit):
+        return []
     if at_end != "loop" and size >= 0:
         end = min(end, size)
     if start >= end:
@@ -128,6 +130,15 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
     return [Send(worker=worker.name, message=message)]
 
 
+def _window(state: State, unit: int) -> int:
+    """Positions that may be with the filters at once. Without an end to it, what others keep while
+    one worker is late would fill the pools, and with them the room that the late one waits for.
+    """
+    schedule = state.plan.schedule
+    workers = sum(group.replicas for group in state.plan.groups if group.kind == "stage")
+    return max(2 * schedule.batch * (schedule.ahead + 1), unit * (workers + 1))
+
+
 def gate_done(state: State, item: Item, done: Done) -> list[Action]:
     """Take the verdicts that are next in order, and count the readers of what was kept."""
     task = state.plan.task(item.task)
@@ -149,13 +160,18 @@ def gate_done(state: State, item: Item, done: Done) -> list[Action]:
         state.gate_admitted.extend(kept)
         for sample in kept:
             state.gate_blocks[sample] = blocks
-        _record(state, task, state.gate_next - start, len(kept))
     return actions
 
 
-def _record(state: State, task: Task, seen: int, kept: int) -> None:
+def _count_gate(state: State, step: Step, task: Task) -> None:
+    """Positions up to the step's last sample were seen by the filters; its samples passed."""
+    if not step.samples:
+        return
+    seen = step.samples[-1] + 1 - state.gate_recorded
+    state.gate_recorded = step.samples[-1] + 1
+    kept = len(step.samples)
     for stream, consumer in state.topology.inner_streams(task):
-        record = state.record(stream, consumer)
+        record = step.record(stream, consumer)
         record.admitted += seen
         if state.plan.graph.stage(consumer).op == "filter":
             record.consumed += kept
@@ -165,13 +181,14 @@ def _record(state: State, task: Task, seen: int, kept: int) -> None:
 
 
 def _take_gate_blocks(state: State, step: Step, task: Task) -> None:
+    _count_gate(state, step, task)
     for stream in state.topology.outputs_for(task, 0):
         per_unit: list[tuple[PlainHandle, ...]] = []
         for samples in step.units:
             per_unit.append(tuple(state.gate_blocks[sample][stream] for sample in samples))
         step.blocks[stream] = per_unit
         for _, consumer in _readers(state, stream):
-            state.record(stream, consumer).admitted += len(step.samples)
+            step.record(stream, consumer).admitted += len(step.samples)
     for sample in step.samples:
         state.gate_blocks.pop(sample)
 

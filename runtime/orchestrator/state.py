@@ -4,6 +4,7 @@ import enum
 from collections import deque
 from dataclasses import dataclass, field
 
+from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan, WorkerGroup
 from flowgraph.runtime.messages import PlainHandle
 from flowgraph.runtime.options import RunOptions
@@ -114,7 +115,11 @@ class Step:
     backward: set[int] = field(default_factory=set)  # items whose backward is not done
     waiting_for: set[str] = field(default_factory=set)  # workers of the present barrier
     metrics: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    records: dict[tuple[str, str], "Record"] = field(default_factory=dict)
     tokens: int = 0
+
+    def record(self, stream: str, consumer: str) -> "Record":
+        return self.records.setdefault((stream, consumer), Record())
 
 
 @dataclass(slots=True)
@@ -164,6 +169,11 @@ class State:
     initial_digests: dict[str, str] = field(default_factory=dict)
     published: dict[str, PlainHandle] = field(default_factory=dict)  # by module, being loaded
     clock: float = 0.0  # end of the last training step
+    gate_recorded: int = 0  # source positions whose verdicts have been counted
+    checkpoint_at: float = 0.0  # when the last checkpoint was asked for
+    resumed_at: int = 0  # the step that this process of the run began with
+    saving: dict[int, set[str]] = field(default_factory=dict)  # by step, workers not done saving
+    snapshots: dict[int, bytes] = field(default_factory=dict)  # by step, until all have saved
 
     @property
     def exact(self) -> bool:
@@ -172,8 +182,15 @@ class State:
     def in_group(self, group: str) -> list[Worker]:
         return [worker for worker in self.workers.values() if worker.group.name == group]
 
-    def record(self, stream: str, consumer: str) -> Record:
-        return self.records.setdefault((stream, consumer), Record())
+    def finish_records(self, step: Step) -> None:
+        """Add a finished step's conservation to the run's. Raises InternalError for a lost one."""
+        for key, record in step.records.items():
+            if record.in_flight:
+                raise InternalError(f"{' → '.join(key)} lost {record.in_flight} samples")
+            total = self.records.setdefault(key, Record())
+            total.admitted += record.admitted
+            total.consumed += record.consumed
+            total.dropped += record.dropped
 
 
 def new_state(plan: Plan, options: RunOptions) -> State:

@@ -6,6 +6,7 @@ before any versioned work of the step is handed out; a module without samples mo
 
 from flowgraph.runtime.messages import Load, Loaded, Update, Updated
 from flowgraph.runtime.orchestrator.blocks import release, retain
+from flowgraph.runtime.orchestrator.checkpoints import checkpoint
 from flowgraph.runtime.orchestrator.events import Action, Send, Tell
 from flowgraph.runtime.orchestrator.state import Phase, State, Step
 from flowgraph.runtime.progress import EvaluationFinished, StepFinished
@@ -117,7 +118,7 @@ def _all_updated(state: State, step: Step, now: float) -> list[Action]:
         step.part += 1
         step.phase = Phase.WORKING
         return []
-    return [_finish_step(state, step, now)]
+    return [*_finish_step(state, step, now), *checkpoint(state, step, now)]
 
 
 def means(step: Step) -> dict[str, dict[str, float]]:
@@ -129,9 +130,10 @@ def means(step: Step) -> dict[str, dict[str, float]]:
     return result
 
 
-def _finish_step(state: State, step: Step, now: float) -> Action:
+def _finish_step(state: State, step: Step, now: float) -> list[Action]:
     step.phase = Phase.FINISHED
     state.steps.popleft()
+    state.finish_records(step)
     seconds = max(now - step.began, 1e-9)
     busy = {}
     for worker in state.workers.values():
@@ -142,11 +144,10 @@ def _finish_step(state: State, step: Step, now: float) -> Action:
     if state.steps:
         state.steps[0].began = now
     state.clock = now
-    return Tell(
-        StepFinished(
-            step=step.step, seconds=seconds, metrics=metrics, tokens=step.tokens, busy=busy
-        )
+    finished = StepFinished(
+        step=step.step, seconds=seconds, metrics=metrics, tokens=step.tokens, busy=busy
     )
+    return [Tell(finished)]
 
 
 def _finish_evaluation(state: State, step: Step) -> list[Action]:

@@ -47,7 +47,7 @@ def run_reference(plan: Plan, options: RunOptions, observe: Observer) -> RunResu
     Raises StageFailed where a worker of a run would, and ConfigurationError for a run directory
     that exists.
     """
-    directory = RunDirectory(Path(options.run_dir), plan)
+    directory = RunDirectory.create(options, plan)
     prepare_torch(options.exact)
     try:
         result = Reference(plan, options, observe, directory).run()
@@ -56,7 +56,7 @@ def run_reference(plan: Plan, options: RunOptions, observe: Observer) -> RunResu
         directory.outcome("interrupted" if interrupted else "failed", error=str(error))
         raise
     else:
-        directory.outcome("finished")
+        directory.finished(result)
     finally:
         directory.close()
     return result

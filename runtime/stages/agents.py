@@ -50,7 +50,9 @@ class Agent(Protocol):
 
         max_tokens, temperature, stop, allowed: in place of the agent's own; `allowed` are the
         only ids that may be sampled. Every call becomes one row of the agent's table, trained on
-        exactly these tokens. Raises ValueError for an empty prompt, or one that leaves no room for
-        max_tokens within the agent's max_length.
+        exactly these tokens; a call that is trained on takes neither `allowed` nor another
+        temperature, except in evaluations. Text and messages are for `tokenizer.encode(text)` and
+        `tokenizer.chat(messages)`. Raises ValueError for an empty prompt, or one that leaves no
+        room for max_tokens within the agent's max_length.
         """
         ...

@@ -10,17 +10,22 @@ from flowgraph.runtime.stages.reshape import group_offsets, ranked
 
 
 def add_advantage(
-    batch: Batch, function: Callable[..., Any], by: Sequence[str], params: dict[str, Any]
+    batch: Batch,
+    function: Callable[..., Any],
+    by: Sequence[str],
+    params: dict[str, Any],
+    *,
+    size: int = 0,
 ) -> Batch:
     """The rows in their order with a float32 column `advantage`.
 
-    Groups are the rows that share the key fields `by`. Calls
+    Groups are the rows that share the key fields `by`, `size` at a time if that is not 0. Calls
     `function(rewards float32 [n], group_offsets int64 [groups + 1], **params)`, which gives n
     numbers in the same order. Raises ValueError when it gives another number, or a number that is
     not finite.
     """
     rows = ranked(batch, by)
-    bounds = group_offsets(batch.take(rows).select(by), by)
+    bounds = group_offsets(batch.take(rows).select(by), by, size)
     rewards = batch["reward"].values[rows]
     given = np.asarray(function(rewards, bounds, **params)) if batch.rows else np.zeros(0)
     if given.shape != rewards.shape:

@@ -8,7 +8,7 @@ answered first: see `trajectory.py`.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,7 +50,8 @@ class Episodes:
 
     function: the user's, awaited as `function(task, *agents, **params)`: agents by name where its
     parameters are called like them, else by position in the stage's order. tokenizers: by agent.
-    types: of the tables wanted, by agent. At most `in_flight` samples are played at once, in order.
+    types: of the tables wanted, by agent. learners: agents that learn from the calls they make. At
+    most `in_flight` samples are played at once, in order.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Episodes:
         agents: Sequence[ir.Agent],
         tokenizers: Mapping[str, Any],
         types: Mapping[str, RecordType],
+        learners: Collection[str] = (),
         seed: int,
     ) -> None:
         self._stage = stage
@@ -68,6 +70,7 @@ class Episodes:
         self._agents = agents
         self._tokenizers = tokenizers
         self._types = types
+        self._learners = learners
         self._seed = seed
         self._make = maker(function)
         self._names = _parameters(function, [agent.name for agent in agents])
@@ -97,8 +100,8 @@ class Episodes:
     async def _sample(
         self, row: dict[str, Any], port: CallPort, variant: int, params: Mapping[str, Any]
     ) -> list[Played] | str:
-        """All trajectories of one sample, or why it was dropped."""
-        count = int(self._stage.attributes["trajectories"])
+        """All trajectories of one sample, or why it was dropped; an evaluation plays one."""
+        count = 1 if variant else int(self._stage.attributes["trajectories"])
         async with self._turnstile():
             try:
                 return await _all(
@@ -121,7 +124,7 @@ class Episodes:
         try:
             async with asyncio.timeout(timeout):
                 with blamed(self._stage, sample):
-                    given = await self._play(row, trajectory, params)
+                    given = await self._play(row, trajectory, variant, params)
         except TimeoutError:  # never the user's own: that is a StageFailed by now
             raise self._late(sample, index, timeout) from None
         finally:
@@ -138,10 +141,16 @@ class Episodes:
             ) from problem
 
     async def _play(
-        self, row: dict[str, Any], trajectory: Trajectory, params: Mapping[str, Any]
+        self, row: dict[str, Any], trajectory: Trajectory, variant: int, params: Mapping[str, Any]
     ) -> Any:
         speakers = [
-            Speaker(agent, self._tokenizers.get(agent.name), trajectory) for agent in self._agents
+            Speaker(
+                agent,
+                self._tokenizers.get(agent.name),
+                trajectory,
+                learns=variant == 0 and agent.name in self._learners,
+            )
+            for agent in self._agents
         ]
         task = self._make(row)
         if self._names is None:

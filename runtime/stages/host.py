@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from flowgraph.ir.errors import InternalError
-from flowgraph.ir.graph import FunctionRef, Stage
+from flowgraph.ir.graph import FunctionRef, Graph, Stage
+from flowgraph.ir.index import agent_of, index
 from flowgraph.ir.plan import Plan, Task
 from flowgraph.runtime import functions
 from flowgraph.runtime.batch import Batch
@@ -134,7 +135,13 @@ class HostTask:
             for stream, agent in zip(stage.outputs, tabled_agents(stage), strict=True)
         }
         episodes = Episodes(
-            stage, function, agents=agents, tokenizers=tokenizers, types=types, seed=self._seed
+            stage,
+            function,
+            agents=agents,
+            tokenizers=tokenizers,
+            types=types,
+            learners=_learners(self._graph, stage),
+            seed=self._seed,
         )
         return Play(stage, episodes, partial(self._params, stage))
 
@@ -175,6 +182,21 @@ class HostTask:
             return functions.load(ref, self._graph.root, exact=self._exact)
         except FunctionUnavailable as error:
             raise failure(stage, None, error) from error
+
+
+def _learners(graph: Graph, games: Stage) -> frozenset[str]:
+    """Agents whose calls some loss weighs by what came of them, as policy gradients do."""
+    at = index(graph)
+    learners: set[str] = set()
+    for stage in graph.by_op("train"):
+        if not {"advantage", "behaviour_logprobs"} & set(stage.attributes.get("needs", ())):
+            continue
+        stream = stage.inputs[0]
+        while (made := at.producer(stream)) and made.op != "episodes" and made.inputs:
+            stream = made.inputs[0]
+        if made == games:
+            learners.add(agent_of(games, stream))
+    return frozenset(learners)
 
 
 def _kept(work: Work) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ A unit is computed alone, so that its result does not depend on which units came
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from flowgraph.ir.graph import Graph, Stage
 from flowgraph.ir.types import SAMPLE, RecordType
 from flowgraph.runtime.batch import Batch, Column
-from flowgraph.runtime.column import bounds_of
 from flowgraph.runtime.failures import RecordMismatch
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.stages import reshape
@@ -164,11 +162,7 @@ class Sink:
 
 
 class Credit:
-    """Adds an advantage to each row, from the rewards of whole groups.
-
-    Without key fields all rows of the item are one group: whoever makes items gives it a whole
-    part of a step then.
-    """
+    """Adds an advantage to each row, from the rewards of whole groups."""
 
     def __init__(self, stage: Stage, function: Callable[..., Any], params: dict[str, Any]) -> None:
         self._stage = stage
@@ -176,17 +170,14 @@ class Credit:
         self._params = params
 
     async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
-        if self._stage.attributes.get("group"):
-            return [[self._added(batch) for batch in inputs[0]]]
-        bounds = bounds_of(np.array([batch.rows for batch in inputs[0]], np.int64))
-        whole = self._added(Batch.concat(inputs[0]))
-        return [[whole.slice(int(a), int(b)) for a, b in pairwise(bounds)]]
+        return [[self._added(batch) for batch in inputs[0]]]
 
     def _added(self, batch: Batch) -> Batch:
         samples = np.unique(batch["sample"].values)
         with blamed(self._stage, int(samples[0]) if samples.size == 1 else None):
-            by = self._stage.attributes.get("group", ())
-            return add_advantage(batch, self._function, by, self._params)
+            attributes = self._stage.attributes
+            by, size = attributes["group"], int(attributes.get("size", 0))
+            return add_advantage(batch, self._function, by, self._params, size=size)
 
 
 class Reshape:
@@ -198,16 +189,18 @@ class Reshape:
         self._to = graph.stream(stage.outputs[0]).type
 
     async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
-        return [[self._reshaped(batches) for batches in zip(*inputs, strict=True)]]
+        # An evaluation plays one trajectory a sample, which need not fill a group.
+        sized = work.item.variant == 0
+        return [[self._reshaped(batches, sized) for batches in zip(*inputs, strict=True)]]
 
-    def _reshaped(self, batches: Sequence[Batch]) -> Batch:
+    def _reshaped(self, batches: Sequence[Batch], sized: bool) -> Batch:
         attributes = self._stage.attributes
         with blamed(self._stage, None):
             if self._stage.op == "unnest":
                 return reshape.unnest(batches[0], self._from[0], self._to, attributes["dim"])
             if self._stage.op == "group":
                 by = attributes.get("by", ("sample",))
-                return reshape.group(batches[0], by, int(attributes.get("size", 0)))
+                return reshape.group(batches[0], by, int(attributes.get("size", 0)) * sized)
             return reshape.join(batches, self._from, self._to)
 
 

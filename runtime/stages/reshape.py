@@ -44,33 +44,41 @@ def ranked(batch: Batch, by: Sequence[str]) -> Int64s:
     return np.lexsort([batch[name].values for name in reversed(by)]).astype(np.int64, copy=False)
 
 
-def group_offsets(batch: Batch, by: Sequence[str]) -> Int64s:
-    """Offsets of the runs of rows that share all key fields: int64 [groups + 1]."""
+def group_offsets(batch: Batch, by: Sequence[str], size: int = 0) -> Int64s:
+    """Offsets of the groups of rows that are sorted by their keys: int64 [groups + 1].
+
+    A group is a run of rows that share all key fields, cut into runs of `size` if that is not 0.
+    """
     if batch.rows == 0:
         return np.zeros(1, np.int64)
-    changes = np.zeros(batch.rows - 1, np.bool_)
+    starts = np.ones(batch.rows, np.bool_)
+    starts[1:] = False
     for name in by:
-        changes |= np.diff(batch[name].values) != 0
-    inner = np.flatnonzero(changes) + 1
-    return np.concatenate([[0], inner, [batch.rows]]).astype(np.int64, copy=False)
+        starts[1:] |= np.diff(batch[name].values) != 0
+    begin = np.flatnonzero(starts)
+    if size:
+        within = np.arange(batch.rows) - np.repeat(begin, np.diff([*begin, batch.rows]))
+        begin = np.flatnonzero(within % size == 0)
+    return np.concatenate([begin, [batch.rows]]).astype(np.int64, copy=False)
 
 
 def group(batch: Batch, by: Sequence[str], size: int) -> Batch:
     """The rows sorted so that each group is one run.
 
-    Raises ValueError naming the group when `size` is not 0 and a group has other than `size` rows.
+    Raises ValueError naming the key whose rows groups of `size`, if that is not 0, do not divide.
     """
     rows = ranked(batch, by)
     in_order = np.array_equal(rows, np.arange(batch.rows))
     sorted_ = batch if in_order else batch.take(rows)
     if size:
         bounds = group_offsets(sorted_, by)
-        odd = np.flatnonzero(np.diff(bounds) != size)
+        odd = np.flatnonzero(np.diff(bounds) % size)
         if odd.size:
-            at = int(bounds[odd[0]])
+            at, count = int(bounds[odd[0]]), int(np.diff(bounds)[odd[0]])
             named = ", ".join(f"{name} {sorted_[name].values[at]}" for name in by)
             raise ValueError(
-                f"the group of {named} has {np.diff(bounds)[odd[0]]} rows, expects {size}"
+                f"{named} has {count} rows, which groups of {size} do not divide: "
+                f"{count} = {count // size} x {size} + {count % size}"
             )
     return sorted_
 
@@ -79,40 +87,55 @@ def join(parts: Sequence[Batch], types: Sequence[RecordType], type: RecordType) 
     """The first stream's rows, each with the fields of its partners from the others.
 
     Partners share the key fields of the first stream. Where these are a partner's whole key, there
-    is one for each row. Else they are a row's items: their fields gain one ragged dim of the number
-    of items, in item order. Raises InternalError for a partner without a row, or a row without its
-    one partner: membership is decided before.
+    is one for each row, and those of no row are left out; ValueError names a row without one. Else
+    they are a row's items: their fields gain one ragged dim of the number of items, in item order.
+    Raises InternalError for an item without a row: membership is decided before.
     """
     parents, key = parts[0], types[0].key
     columns = {name: parents[name] for name in type.names if name in parents.columns}
     for items, items_type in zip(parts[1:], types[1:], strict=True):
         wanted = [name for name in type.names if name in items_type.names and name not in columns]
-        owner = _owners(parents, items, key)
-        rows = np.lexsort([*(items[k].values for k in reversed(items_type.key)), owner])
-        counts = np.bincount(owner, minlength=parents.rows)
-        single = items_type.key == key
-        if single and (counts != 1).any():
-            raise InternalError(f"join: row {int(np.flatnonzero(counts != 1)[0])} has no partner")
-        bounds = () if single else (bounds_of(counts),)
+        if items_type.key == key:
+            rows, bounds = _partners(parents, items, key), ()
+        else:
+            rows, bounds = _items(parents, items, items_type.key, key)
         for name in wanted:
-            column = items[name].take(rows.astype(np.int64, copy=False))
+            column = items[name].take(rows)
             columns[name] = Column(column.dtype, column.values, (*bounds, *column.offsets))
     return Batch(parents.rows, {name: columns[name] for name in type.names})
 
 
-def _owners(parents: Batch, items: Batch, key: Sequence[str]) -> Int64s:
-    """For each item, the parent row with its key: int64 [items]."""
-    places = {
-        identity: row
-        for row, identity in enumerate(zip(*(parents[k].values.tolist() for k in key), strict=True))
-    }
-    try:
-        owners = [
-            places[identity]
-            for identity in zip(*(items[k].values.tolist() for k in key), strict=True)
-        ]
-    except KeyError as error:
+def _partners(parents: Batch, others: Batch, key: Sequence[str]) -> Int64s:
+    """For each parent row the row of its key: int64 [parents]."""
+    places = _places(others, key)
+    identities = _keys(parents, key)
+    lost = next((identity for identity in identities if identity not in places), None)
+    if lost is not None:
+        named = ", ".join(f"{name} {value}" for name, value in zip(key, lost, strict=True))
+        raise ValueError(f"{named} has no record to join with")
+    return np.array([places[identity] for identity in identities], np.int64)
+
+
+def _items(
+    parents: Batch, items: Batch, items_key: Sequence[str], key: Sequence[str]
+) -> tuple[Int64s, tuple[Int64s]]:
+    """Rows of items by parent and item, int64 [items]; and each parent's share of them."""
+    places = _places(parents, key)
+    identities = _keys(items, key)
+    lost = next((identity for identity in identities if identity not in places), None)
+    if lost is not None:
         raise InternalError(
-            f"join: an item of {dict(zip(key, error.args[0], strict=True))} has no parent row"
-        ) from error
-    return np.array(owners, np.int64)
+            f"join: an item of {dict(zip(key, lost, strict=True))} has no parent row"
+        )
+    owner = np.array([places[identity] for identity in identities], np.int64)
+    rows = np.lexsort([*(items[k].values for k in reversed(items_key)), owner])
+    counts = np.bincount(owner, minlength=parents.rows)
+    return rows.astype(np.int64, copy=False), (bounds_of(counts),)
+
+
+def _places(batch: Batch, key: Sequence[str]) -> dict[tuple[int, ...], int]:
+    return {identity: row for row, identity in enumerate(_keys(batch, key))}
+
+
+def _keys(batch: Batch, key: Sequence[str]) -> list[tuple[int, ...]]:
+    return list(zip(*(batch[name].values.tolist() for name in key), strict=True))

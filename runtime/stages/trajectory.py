@@ -107,13 +107,19 @@ def _hand_over(turn: Turn) -> None:
 
 
 class Speaker:
-    """The agent object of one trajectory (see `agents.Agent`)."""
+    """The agent object of one trajectory (see `agents.Agent`).
 
-    __slots__ = ("_spec", "_trajectory", "tokenizer")
+    learns: the agent is trained on what it says here.
+    """
 
-    def __init__(self, spec: ir.Agent, tokenizer: Any, trajectory: Trajectory) -> None:
+    __slots__ = ("_learns", "_spec", "_trajectory", "tokenizer")
+
+    def __init__(
+        self, spec: ir.Agent, tokenizer: Any, trajectory: Trajectory, *, learns: bool = False
+    ) -> None:
         self._spec = spec
         self._trajectory = trajectory
+        self._learns = learns
         self.tokenizer = tokenizer
 
     @property
@@ -136,6 +142,8 @@ class Speaker:
             "stop": stop,
             "allowed": allowed,
         }
+        if self._learns:
+            _require_own_distribution(self._spec, allowed, temperature)
         ids = self._ids(prompt)
         sampling = sampling_of(self._spec, given, ids.size)
         answer = await self._trajectory.ask(self.name, ids, sampling)
@@ -150,9 +158,7 @@ class Speaker:
         if isinstance(prompt, str):
             given = self._tokenizer("text").encode(prompt)
         elif len(prompt) and isinstance(prompt[0], dict):
-            given = self._tokenizer("messages").apply_chat_template(
-                prompt, add_generation_prompt=True, tokenize=True, return_dict=False
-            )
+            given = self._tokenizer("messages").chat(prompt)
         ids = np.asarray(given)
         if ids.ndim != 1 or ids.size == 0 or ids.dtype.kind not in "iu":
             raise ValueError(f"agent '{self.name}': a prompt is a list of token ids, got {given!r}")
@@ -162,6 +168,28 @@ class Speaker:
         if self.tokenizer is None:
             raise ValueError(f"agent '{self.name}': {what} as a prompt needs a tokenizer")
         return self.tokenizer
+
+
+def _require_own_distribution(
+    spec: ir.Agent, allowed: Sequence[int] | None, temperature: float | None
+) -> None:
+    """A policy gradient needs tokens drawn from the distribution that the trainer scores.
+
+    That is the agent's own, over all tokens: log-probs of another one would make ratios of two
+    distributions that never were one another's versions. Raises ValueError.
+    """
+    if allowed:
+        raise ValueError(
+            f"agent '{spec.name}': `allowed` restricts a call that the agent is trained on, but its "
+            "trainer scores all tokens: let it learn what to say, limit what its model can say "
+            "(`outputs` of a decoder), or ask an agent that is not trained"
+        )
+    own = float(spec.sampling.get("temperature", 1.0))
+    if temperature is not None and temperature != own:
+        raise ValueError(
+            f"agent '{spec.name}': temperature {temperature:g} for a call that the agent is trained "
+            f"on, but its trainer scores tokens at {own:g}, where the agent is declared"
+        )
 
 
 def sampling_of(spec: ir.Agent, given: dict[str, Any], prompt: int) -> Sampling:

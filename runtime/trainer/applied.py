@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from flowgraph.ir.errors import FlowgraphError
 from flowgraph.ir.graph import Graph, Stage
+from flowgraph.kernels import write_rows_
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.column import Int64s
 from flowgraph.runtime.failures import StageFailed
@@ -102,9 +103,13 @@ def _score(module: Any, batch: Batch, temperature: float, device: torch.device) 
     pieces = cut_pieces(column.offsets[0], limits, ids=nothing, visual=nothing)
     mask = effective_mask(given, tokens.size, pieces)
     scores = torch.zeros(tokens.size, device=device)
-    for micro in pack_pieces(pieces, tokens, mask, limits, visual=nothing):
+    packed = pack_pieces(
+        pieces, tokens, column.offsets[0], mask, limits, visual=nothing, device=device
+    )
+    for micro in packed.micro_batches:
         outputs = forward(module, micro, tokens, temperature=temperature, device=device)
-        scores[torch.from_numpy(micro.taken).to(device)] = outputs.logprobs
+        taken = torch.from_numpy(micro.taken).to(device)
+        write_rows_(scores, taken, outputs.logprobs, distinct=True)
     return Applied(values=scores, offsets=column.offsets[0])
 
 

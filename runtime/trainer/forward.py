@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flowgraph.kernels import linear_logprobs
+from flowgraph.kernels import gather_rows, linear_logprobs, scatter_rows
 from flowgraph.runtime.column import Int64s
 from flowgraph.runtime.trainer.micro_batch import MicroBatch
 from flowgraph.runtime.trainer.outputs import Outputs
@@ -32,36 +32,34 @@ def forward(
     device: torch.device,
     features: Features | None = None,
 ) -> Outputs:
-    """tokens: int64, the item's flat tokens.
+    """tokens: int64, the item's flat tokens, on the host.
 
     Log-probs and entropies are those of logits / temperature.
     """
-    arguments = [
-        torch.from_numpy(micro.packed(values)).to(device)
-        for values in (tokens[micro.source], micro.within, micro.segment)
-    ]
+    arguments = [micro.tokens, micro.positions, micro.segment_ids]
     if features is not None:
         rows, places = features
         arguments += [rows.to(module.unembedding().dtype), torch.from_numpy(places).to(device)]
     hidden_RLD: Tensor = module(*arguments)
     targets = tokens[micro.taken[micro.selected]]
-    state, target, back = _distinct(micro.state, targets)
-    states = hidden_RLD.flatten(0, 1).index_select(0, torch.from_numpy(state).to(device))
-    logprobs, entropy = linear_logprobs(
-        states,
-        module.unembedding(),
-        torch.from_numpy(target).to(device),
-        temperature=temperature,
+    state_U, target_U, back_S, selected_S = (
+        torch.from_numpy(index).to(device)
+        for index in (*_distinct(micro.state, targets), micro.selected)
     )
-    back_S = torch.from_numpy(back).to(device)
-    selected_S = torch.from_numpy(micro.selected).to(device)
-    nothing_T = torch.zeros(micro.taken.size, device=device)
+    states = gather_rows(hidden_RLD.flatten(0, 1), state_U)
+    logprobs, entropy = (
+        scatter_rows(gather_rows(values_U, back_S), selected_S, micro.taken.size)
+        for values_U in linear_logprobs(
+            states, module.unembedding(), target_U, temperature=temperature
+        )
+    )
     return Outputs(
-        logprobs=nothing_T.index_copy(0, selected_S, logprobs.index_select(0, back_S)),
-        entropy=nothing_T.index_copy(0, selected_S, entropy.index_select(0, back_S)),
-        segment_ids=torch.from_numpy(micro.segment_ids()).to(device),
+        logprobs=logprobs,
+        entropy=entropy,
+        segment_ids=torch.from_numpy(micro.piece_of_token()).to(device),
         selected=selected_S,
-        states=states.detach().index_select(0, back_S),
+        state_of=back_S,
+        states=states.detach(),
         module=module,
     )
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
+from flowgraph.kernels import PlaceholderMismatch, find_placeholders
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.column import Column, Int64s, bounds_of
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.trainer.micro_batch import ranges
 from flowgraph.runtime.trainer.spec import TOKENS, TrainSpec
+from flowgraph.runtime.trainer.tensors import on_device, tensor_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,17 +109,14 @@ def _join_features(
     )
     of_items = bounds_of(counts)
     given = np.diff(taken.offsets[0][of_items]) if taken.offsets else counts
-    tokens = batch[TOKENS]
-    places = np.flatnonzero(tokens.values == spec.placeholder)
-    visual = np.diff(np.searchsorted(places, tokens.offsets[0]))
-    _check_counts(spec, batch, visual, given)
+    places = _placeholders(spec, batch, given)
     joined = JoinedFeatures(
         column=column,
         unit_rows=tuple(part.rows for part in parts),
         index=taken.values,
         places=places,
     )
-    return joined, visual
+    return joined, given
 
 
 def _identities(batch: Batch, other: Batch, key: Sequence[str]) -> tuple[Int64s, Int64s]:
@@ -129,16 +129,24 @@ def _identities(batch: Batch, other: Batch, key: Sequence[str]) -> tuple[Int64s,
     return numbers[: batch.rows], numbers[batch.rows :]
 
 
-def _check_counts(spec: TrainSpec, batch: Batch, visual: Int64s, rows: Int64s) -> None:
-    wrong = np.flatnonzero(visual != rows)
-    if wrong.size:
-        row = int(wrong[0])
-        raise _failed(
-            spec,
-            batch,
-            row,
-            f"{visual[row]} placeholder tokens (id {spec.placeholder}), {rows[row]} feature rows",
+def _placeholders(spec: TrainSpec, batch: Batch, features: Int64s) -> Int64s:
+    """The flat tokens that features take the place of, int64 [G]. features: int64 [B], of each row.
+
+    Raises StageFailed naming the first row whose placeholder tokens are not as many.
+    """
+    tokens = batch[TOKENS]
+    host = torch.device("cpu")
+    try:
+        found = find_placeholders(
+            tensor_of(tokens, host),
+            spec.placeholder,
+            on_device(tokens.offsets[0], "int64", host),
+            torch.from_numpy(features),
         )
+    except PlaceholderMismatch as error:
+        raise _failed(spec, batch, error.sample, error.cause) from error
+    places: Int64s = found.numpy()
+    return places
 
 
 def _failed(spec: TrainSpec, batch: Batch, row: int, cause: str) -> StageFailed:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowgraph.runtime.batch import Batch
+from flowgraph.kernels import gather_rows, write_rows_
 from flowgraph.runtime.trainer.micro_batch import MicroBatch
 from flowgraph.runtime.trainer.spec import TrainSpec
-from flowgraph.runtime.trainer.tensors import on_device
+from flowgraph.runtime.trainer.tensors import DeviceColumns
 
 RENAMED = {"behaviour_logprobs": "logprobs"}
 """What a loss calls the log-probs that rows were sampled with: `logprobs` are its outputs'."""
@@ -33,14 +33,17 @@ class Outputs:
         entropy: Tensor,
         segment_ids: Tensor,
         selected: Tensor,
+        state_of: Tensor,
         states: Tensor,
         module: Any,
     ) -> None:
-        """selected: int64 [S], tokens that count. states: [S, D], what they are predicted from."""
+        """selected: int64 [S], tokens that count. states: [U, D]; state_of: int64 [S], which of
+        them each is predicted from."""
         self.logprobs = logprobs
         self.entropy = entropy
         self.segment_ids = segment_ids
         self._selected = selected
+        self._state_of = state_of
         self._states = states
         self._module = module
 
@@ -48,9 +51,9 @@ class Outputs:
     def predictions(self) -> Tensor:
         """The likeliest token at each place, int64 [T]; -1 outside `loss_mask`."""
         with torch.no_grad():
-            best = self._module.logits(self._states.detach()).argmax(-1)
+            best = gather_rows(self._module.logits(self._states).argmax(-1), self._state_of)
         nothing = torch.full_like(self.segment_ids, -1, dtype=torch.int64)
-        return nothing.index_copy(0, self._selected, best)
+        return write_rows_(nothing, self._selected, best, distinct=True)
 
 
 class Fields(Mapping[str, Tensor]):
@@ -64,17 +67,15 @@ class Fields(Mapping[str, Tensor]):
     def __init__(
         self,
         spec: TrainSpec,
-        batch: Batch,
+        columns: DeviceColumns,
         micro: MicroBatch,
         made: Mapping[str, Tensor],
-        device: torch.device,
     ) -> None:
         """made: what is there already, under its final name."""
         self._spec = spec
-        self._batch = batch
+        self._columns = columns
         self._micro = micro
         self._made = dict(made)
-        self._device = device
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._made:
@@ -82,7 +83,7 @@ class Fields(Mapping[str, Tensor]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        renamed = {new for new, old in RENAMED.items() if old in self._batch.columns}
+        renamed = {new for new, old in RENAMED.items() if old in self._columns}
         known = self._spec.token_fields | self._spec.row_fields | renamed
         return iter(sorted(known | self._made.keys()))
 
@@ -90,12 +91,19 @@ class Fields(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
     def _bring(self, name: str) -> Tensor:
-        known = name if name in self._batch.columns else RENAMED.get(name, name)
-        column = self._batch.columns.get(known)
-        if column is not None and known in self._spec.token_fields:
-            values = column.values[self._micro.taken]
-        elif column is not None and known in self._spec.row_fields:
-            values = self._micro.repeated(column.values)
-        else:
-            raise KeyError(f"no field '{name}'; there are {', '.join(self)}")
-        return on_device(values, column.dtype, self._device)
+        known = name if name in self._columns else RENAMED.get(name, name)
+        if known in self._columns and known in self._spec.token_fields:
+            return over_tokens(self._columns[known], self._micro)
+        if known in self._columns and known in self._spec.row_fields:
+            values = self._columns[known]
+            return gather_rows(
+                values, torch.from_numpy(self._micro.row_of_token()).to(values.device)
+            )
+        raise KeyError(f"no field '{name}'; there are {', '.join(self)}")
+
+
+def over_tokens(values: Tensor, micro: MicroBatch) -> Tensor:
+    """An item's values, one a flat token, at the tokens of the micro-batch's loss: [T, ...]."""
+    if micro.taken.size == values.shape[0]:  # `taken` rises: it is every token
+        return values
+    return gather_rows(values, torch.from_numpy(micro.taken).to(values.device))

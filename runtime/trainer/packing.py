@@ -3,8 +3,7 @@
 Decisions depend on the rows alone, so that a unit gets the same shapes whoever runs it. Only what
 some token's log-prob depends on is run: a row's tokens before its last counted one, and rows of
 equal such tokens once (tries at one question often agree), their gradients adding up by themselves.
-Bytes are packed on the host by index: records lie in host memory, and a gather there is 10 times
-cheaper than a launch for items of a few thousand tokens.
+What shares a pack is decided by `runtime.policy`; bytes are moved by `kernels.pack`, once an item.
 """
 
 from __future__ import annotations
@@ -13,31 +12,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import torch
 import xxhash
 from numpy.typing import NDArray
 
+from flowgraph.kernels import Packed, PackPlan, Ragged, pack
 from flowgraph.runtime.column import Int64s, bounds_of
-from flowgraph.runtime.policy.admit import Limits, OverLong, admit
-from flowgraph.runtime.policy.pack import pack_lengths
-from flowgraph.runtime.policy.packs import Packs
+from flowgraph.runtime.policy import MASKED_ROW, Cost, OverLong, Packs, pack_cheapest, runs_of
+from flowgraph.runtime.policy.admit import Limits, admit
 from flowgraph.runtime.trainer.micro_batch import MicroBatch, ranges
+from flowgraph.runtime.trainer.tensors import on_device
 
 Mask = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowCost:
-    """Cost of a forward and backward over R rows of L positions, in positions.
-
-    attention: the length at which attention costs as much as all else. Measured with decoders of
-    2 x 64 and 3 x 96 on one Zen 3 core: 4096 positions take 1.5 times as long in rows of 256 as in
-    rows of 16, and twice as long in rows of 512; shorter rows than 16 gain nothing.
-    """
-
-    attention: float = 512.0
-
-    def of(self, rows: int, length: int) -> float:
-        return rows * length * (1.0 + length / self.attention)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,35 +87,59 @@ def effective_mask(values: Mask | None, tokens: int, pieces: Pieces) -> Mask:
     return mask
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PackedItem:
+    """An item's packs, and the micro-batches that they are run in.
+
+    packed: all packs, with the field `tokens`; None when no token counts.
+    """
+
+    packed: Packed | None
+    micro_batches: tuple[MicroBatch, ...]
+
+    def places(self, tokens: Int64s) -> Int64s:
+        """Where flat tokens stand in the packs laid end to end, -1 for those that are not run."""
+        if self.packed is None:
+            return np.full_like(tokens, -1)
+        return self.packed.layout.places(tokens)
+
+
 def pack_pieces(
     pieces: Pieces,
     tokens: NDArray[np.int64],
+    offsets: Int64s,
     mask: Mask,
     limits: PackLimits,
     *,
     visual: Int64s,
-    cost: RowCost | None = None,
-) -> tuple[MicroBatch, ...]:
-    """Micro-batches that hold every piece with a counted token once.
+    device: torch.device,
+    cost: Cost = MASKED_ROW,
+) -> PackedItem:
+    """Packs on `device` that hold every piece with a counted token once.
 
-    tokens, mask: [T] of the whole item. visual: int64 [B], see `cut_pieces`.
+    tokens, mask: [T] of the whole item; offsets: int64 [B + 1], its rows. visual: int64 [B], see
+    `cut_pieces`.
     """
     counted = np.flatnonzero(mask)
     needed = _needed(pieces, counted)
     kept = np.flatnonzero(needed)
     if not kept.size:
-        return ()
+        return PackedItem(packed=None, micro_batches=())
     alone = visual[pieces.row[kept]] > 0
     first, same = _distinct(tokens, pieces.begin[kept], needed[kept], alone)
-    packs = _packed(needed[kept][first], limits, cost or RowCost())
-    count = -(-len(packs) // max(1, limits.micro_batch // packs.cap))
-    edges = [len(packs) * i // count for i in range(count + 1)]
-    pack_of = np.empty(first.size, np.int64)
-    pack_of[packs.order] = np.repeat(np.arange(len(packs)), np.diff(packs.boundaries))
-    return tuple(
-        _laid_out(packs, (a, b), pieces, kept, (first, same, pack_of), counted)
+    lengths = needed[kept][first]
+    most = limits.longest or max(int(lengths.max()), limits.micro_batch)
+    packs = pack_cheapest(lengths, most=most, cost=cost)
+    packed = _packed(packs, pieces, kept[first], tokens, offsets, device)
+    layout = packed.layout
+    at, pack_of = np.empty_like(first), np.empty_like(first)
+    at[packs.order], pack_of[packs.order] = layout.target, layout.pack_of
+    edges = runs_of(len(packs), limits.micro_batch // packs.cap)
+    micro_batches = tuple(
+        _micro_batch(packed, (a, b), pieces, (kept, at[same], pack_of[same]), counted)
         for a, b in pairwise(edges)
     )
+    return PackedItem(packed=packed, micro_batches=micro_batches)
 
 
 def _needed(pieces: Pieces, counted: Int64s) -> Int64s:
@@ -162,60 +172,58 @@ def _distinct(
     return np.array(first, np.int64), np.array(same, np.int64)
 
 
-def _packed(lengths: Int64s, limits: PackLimits, cost: RowCost) -> Packs:
-    """Packs in rows of the cheapest length: from the longest piece's, doubling, to the cap."""
-    longest, total = int(lengths.max()), int(lengths.sum())
-    best = pack_lengths(lengths, cap=longest)
-    cheapest, chosen, length = cost.of(len(best), longest), longest, longest
-    most = limits.longest or max(longest, limits.micro_batch)
-    while length < total and 2 * length <= most:
-        length *= 2
-        # Rows of twice the longest piece and more come out nearly full: 1 in 50 is left over.
-        estimate = cost.of(-(-total * 51 // (50 * length)), length)
-        if estimate < cheapest:
-            cheapest, chosen = estimate, length
-    return best if chosen == longest else pack_lengths(lengths, cap=chosen)
-
-
-def _laid_out(
+def _packed(
     packs: Packs,
+    pieces: Pieces,
+    chosen: Int64s,
+    tokens: NDArray[np.int64],
+    offsets: Int64s,
+    device: torch.device,
+) -> Packed:
+    """The packs' tokens; `packs` is over the pieces `chosen`."""
+    held = chosen[packs.order]
+    row = pieces.row[held]
+    plan = PackPlan(
+        order=row,
+        bounds=packs.boundaries,
+        length=packs.cap,
+        starts=pieces.begin[held] - offsets[row],
+        sizes=packs.lengths,
+    )
+    bounds = on_device(offsets, "int64", torch.device("cpu"))
+    return pack({"tokens": Ragged(on_device(tokens, "int64", device), bounds)}, plan)
+
+
+def _micro_batch(
+    packed: Packed,
     between: tuple[int, int],
     pieces: Pieces,
-    kept: Int64s,
-    kinds: tuple[Int64s, Int64s, Int64s],
+    placed: tuple[Int64s, Int64s, Int64s],
     counted: Int64s,
 ) -> MicroBatch:
-    """Packs number `between` as one micro-batch, with all pieces of the kinds that they hold."""
+    """Packs number `between`, with all pieces whose tokens stand there.
+
+    placed: int64 [K'] of the pieces run: the piece, where its tokens begin, in which pack.
+    """
     low, high = between
-    first, same, pack_of = kinds
-    bounds = packs.boundaries[low : high + 1]
-    held = slice(int(bounds[0]), int(bounds[-1]))
-    kind, sizes = packs.order[held], packs.lengths[held]
-    row = np.repeat(np.arange(high - low), np.diff(bounds))
-    ends = bounds_of(sizes)
-    # Tokens before the kind, less those before its row: its place within the row.
-    at = row * packs.cap + ends[:-1] - ends[bounds[:-1] - bounds[0]][row]
-    at_of = np.zeros(first.size, np.int64)
-    at_of[kind] = at
-    mine = np.flatnonzero((pack_of[same] >= low) & (pack_of[same] < high))
+    kept, at, pack_of = placed
+    begin_of_packs = low * packed.layout.length
+    mine = np.flatnonzero((pack_of >= low) & (pack_of < high))
     members = kept[mine]
     begin, lengths = pieces.begin[members], pieces.end[members] - pieces.begin[members]
     before = bounds_of(lengths)
     # Counted tokens of the members: pieces and counted are both in the order of flat tokens.
     lower = np.searchsorted(counted, begin)
     shares = np.searchsorted(counted, pieces.end[members]) - lower
-    chosen = counted[ranges(lower, shares)]
-    within = chosen - np.repeat(begin, shares)
+    within = counted[ranges(lower, shares)] - np.repeat(begin, shares)
     return MicroBatch(
-        rows=high - low,
-        length=packs.cap,
-        source=ranges(pieces.begin[kept[first[kind]]], sizes),
-        target=ranges(at, sizes),
-        segment=np.repeat(np.arange(1, sizes.size + 1, dtype=np.int32), sizes),
-        within=ranges(np.zeros_like(sizes), sizes),
+        tokens=packed["tokens"][low:high],
+        positions=packed.positions[low:high],
+        segment_ids=packed.segment_ids[low:high] + 1,
+        begin=begin_of_packs,
         piece_row=pieces.row[members],
         piece_tokens=lengths,
         taken=ranges(begin, lengths),
         selected=np.repeat(before[:-1], shares) + within,
-        state=np.repeat(at_of[same[mine]], shares) + within - 1,
+        state=np.repeat(at[mine] - begin_of_packs, shares) + within - 1,
     )

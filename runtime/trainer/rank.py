@@ -147,6 +147,24 @@ class Rank:
         """The weights as a safetensors file."""
         saving.save(self.module, path)
 
+    def save_state(self, folder: str) -> None:
+        """Weights, optimizer and version in `folder`, for `load_state` of any rank."""
+        place, name = Path(folder), self._declared.name
+        place.mkdir(parents=True, exist_ok=True)
+        saving.save(self.module, place / f"{name}.safetensors")
+        learning = self._require_learning()
+        saving.save_optimizer(learning.optimizer, place / f"{name}.optimizer.safetensors")
+        (place / f"{name}.version").write_text(str(self.version))
+
+    def load_state(self, folder: str) -> None:
+        """What `save_state` wrote; nothing for a module that is not trained."""
+        if self._learning is None:
+            return
+        place, name = Path(folder), self._declared.name
+        saving.load(self.module, place / f"{name}.safetensors")
+        saving.load_optimizer(self._learning.optimizer, place / f"{name}.optimizer.safetensors")
+        self.version = int((place / f"{name}.version").read_text())
+
     def flat_gradient(self) -> Tensor:
         """The gradient that the last update applied (divided, clipped), float [P], a copy.
 
@@ -236,7 +254,7 @@ class _Learning:
         self.stage = stages[0]
         _require_one_setting(stages)
         self.gradients = Gradients(flat, exact=exact, tasks=tasks)
-        self._optimizer = build_optimizer(self.stage, flat.weights)
+        self.optimizer = build_optimizer(self.stage, flat.weights)
         self._schedule = Schedule.of(self.stage, steps=steps, updates=updates)
         self._clip = float(self.stage.attributes.get("clip", 1.0))
 
@@ -252,9 +270,9 @@ class _Learning:
         if np.isfinite(norm):
             if 0.0 < self._clip < norm:
                 gradient.mul_(self._clip / norm)
-            for group in self._optimizer.param_groups:
+            for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            self._optimizer.step()
+            self.optimizer.step()
         return {"grad_norm": norm, "lr": rate}
 
 

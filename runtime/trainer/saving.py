@@ -6,9 +6,10 @@ import hashlib
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from flowgraph.ir.errors import RunFailed
 from flowgraph.runtime.weights import parameters
 
 
@@ -29,6 +30,36 @@ def save(module: nn.Module, path: str | Path) -> None:
     tensors = {name: tensor.cpu().clone() for name, tensor in parameters(module).items()}
     save_file(tensors, str(partial))
     partial.replace(target)
+
+
+def load(module: nn.Module, path: str | Path) -> None:
+    """Copy what `save` wrote into the parameters, in place. Raises RunFailed when it differs."""
+    saved, into = load_file(str(path)), parameters(module)
+    if saved.keys() != into.keys() or any(saved[n].shape != t.shape for n, t in into.items()):
+        raise RunFailed(
+            f"{path} holds other parameters than {type(module).__name__}",
+            hint="resume with the plan that the run was started with",
+        )
+    for name, tensor in into.items():
+        tensor.copy_(saved[name])
+
+
+def save_optimizer(optimizer: torch.optim.Optimizer, path: str | Path) -> None:
+    """The state of an optimizer over one flat parameter, as safetensors."""
+    state = next(iter(optimizer.state.values()), {})
+    tensors = {name: torch.as_tensor(value).cpu().clone() for name, value in state.items()}
+    save_file(tensors, str(path))
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, path: str | Path) -> None:
+    """Inverse of `save_optimizer`."""
+    saved = load_file(str(path))
+    parameter = optimizer.param_groups[0]["params"][0]
+    if saved:
+        optimizer.state[parameter] = {
+            name: value.to(parameter.device if value.dim() else "cpu")
+            for name, value in saved.items()
+        }
 
 
 def _octets(tensor: Tensor) -> Tensor:

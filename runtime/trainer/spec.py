@@ -69,7 +69,7 @@ class TrainSpec:
         topology, graph = Topology(plan), plan.graph
         stage = topology.train_stage(task)
         inner = _inner_stages(graph, task, stage)
-        join = next((one for one in inner if one.op == "join"), None)
+        joins = [one for one in inner if one.op == "join"]
         samples = (inner[-1] if inner else stage).inputs[0]
         type = graph.stream(samples).type
         tokens = type.field(TOKENS)
@@ -78,15 +78,16 @@ class TrainSpec:
                 f"stage '{stage.name}': expects rows with `{TOKENS}: int64[n*]`, got {type}",
                 at=stage.at,
             )
-        others = join.inputs[1:] if join else ()
+        others = [name for one in joins for name in one.inputs[1:]]
         beside = tuple(name for name in others if graph.stream(name).type.key == type.key)
         items = [name for name in others if name not in beside]
-        if join and len(items) > 1:
+        if len(items) > 1:
             raise GraphError(
-                f"stage '{join.name}': joins the items of {', '.join(items)}; one stream's "
+                f"stage '{stage.name}': joins the items of {', '.join(items)}; one stream's "
                 "features can take the placeholders' place",
-                at=join.at,
+                at=stage.at,
             )
+        join = next((one for one in joins if set(items) <= set(one.inputs[1:])), None)
         trained = topology.trained_by(task)
         token_fields, row_fields = _fields(
             [graph.stream(name).type for name in (samples, *beside)], tokens.ragged[0]

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.column import STORAGE, Column, Int64s
 
 
@@ -34,3 +35,21 @@ def column_of(tensor: Tensor, dtype: str, offsets: tuple[Int64s, ...]) -> Column
         return Column(dtype, values.view(torch.uint16).numpy(), offsets)
     array: NDArray[Any] = values.numpy()
     return Column(dtype, np.asarray(array, STORAGE[dtype]), offsets)
+
+
+class DeviceColumns:
+    """Columns of a batch on a device, each brought there once, when first asked for."""
+
+    def __init__(self, batch: Batch, device: torch.device) -> None:
+        self.batch = batch
+        self._device = device
+        self._there: dict[str, Tensor] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.batch.columns
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Flat values [T, ...]."""
+        if name not in self._there:
+            self._there[name] = tensor_of(self.batch[name], self._device)
+        return self._there[name]

@@ -19,21 +19,28 @@ from flowgraph.ir.errors import GraphError
 from flowgraph.ir.graph import Stage
 from flowgraph.ir.plan import Plan, Task
 from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.column import Int64s
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.functions import load
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.policy.admit import OverLongError
 from flowgraph.runtime.trainer.build import build_module
-from flowgraph.runtime.trainer.feature_gradient import FeatureGradient
+from flowgraph.runtime.trainer.feature_rows import FeatureRows
 from flowgraph.runtime.trainer.forward import Features, forward, is_decoder
 from flowgraph.runtime.trainer.interface import Sums, TrainResult
 from flowgraph.runtime.trainer.join import Rows, join_rows
 from flowgraph.runtime.trainer.micro_batch import MicroBatch
-from flowgraph.runtime.trainer.outputs import Fields, Outputs
-from flowgraph.runtime.trainer.packing import Pieces, cut_pieces, effective_mask, pack_pieces
+from flowgraph.runtime.trainer.outputs import Fields, Outputs, over_tokens
+from flowgraph.runtime.trainer.packing import (
+    PackedItem,
+    Pieces,
+    cut_pieces,
+    effective_mask,
+    pack_pieces,
+)
 from flowgraph.runtime.trainer.spec import LOSS_MASK, TOKENS, TrainSpec
 from flowgraph.runtime.trainer.tally import Tally
-from flowgraph.runtime.trainer.tensors import on_device
+from flowgraph.runtime.trainer.tensors import DeviceColumns, on_device
 
 Collecting = Callable[[Sequence[int]], AbstractContextManager[None]]
 """Says to which units the backward passes inside the block belong."""
@@ -80,18 +87,18 @@ class TrainTask:
             samples = rows.batch["sample"].values
             dropped += [(int(samples[row]), reason) for row, reason in packed.pieces.dropped]
             weights.update(zip(rows.units, packed.unit_weights(rows), strict=True))
-            back = FeatureGradient(self._spec, rows, self._device)
+            features = self._feature_rows(rows, learn=True)
             with collecting(rows.units):
-                for micro in packed.micro_batches:
-                    tally.add(self._learn(rows, packed, micro, back))
-            gradients += back.batches()
+                for micro in packed.item.micro_batches:
+                    tally.add(self._learn(packed, micro, features))
+            gradients += features.gradients() if features else []
             if "reward" in rows.batch.columns:
                 reward = rows.batch["reward"].values.sum(dtype=np.float64)
                 tally.add({"reward": float(reward), "rows": float(rows.batch.rows)})
         sums = {"loss": 0.0, "entropy": 0.0} | tally.sums() | {"tokens": sum(weights.values())}
         self._require_finite(item, sums)
-        features = self._spec.features
-        streams = {features.stream: tuple(gradients)} if features and features.trained else {}
+        joined = self._spec.features
+        streams = {joined.stream: tuple(gradients)} if joined and joined.trained else {}
         return TrainResult(weights=weights, sums=sums, gradients=streams, dropped=tuple(dropped))
 
     @torch.no_grad()
@@ -102,9 +109,9 @@ class TrainTask:
         """
         sums, counts = Tally(), Tally()
         for rows in self._groups(item):
-            packed = self._pack(rows)
-            for micro in packed.micro_batches:
-                outputs, fields = self._forward(rows, packed, micro, None)
+            packed, features = self._pack(rows), self._feature_rows(rows, learn=False)
+            for micro in packed.item.micro_batches:
+                outputs, fields = self._forward(packed, micro, features)
                 if stage.function is None:
                     loss = self._call(self._spec.stage, outputs, fields)[0]
                     figures = {"loss": (loss, fields[LOSS_MASK].sum())}
@@ -134,14 +141,30 @@ class TrainTask:
             stage = self._spec.stage
             raise StageFailed(stage.name, None, str(error), at=stage.at) from error
         mask = effective_mask(given, tokens.size, pieces)
-        micro_batches = pack_pieces(pieces, tokens, mask, limits, visual=rows.visual)
-        return _Packed(tokens=tokens, mask=mask, pieces=pieces, micro_batches=micro_batches)
+        item = pack_pieces(
+            pieces,
+            tokens,
+            rows.offsets,
+            mask,
+            limits,
+            visual=rows.visual,
+            device=self._device,
+        )
+        return _Packed(
+            tokens=tokens,
+            mask=mask,
+            columns=DeviceColumns(batch, self._device),
+            mask_on_device=on_device(mask, "float32", self._device),
+            pieces=pieces,
+            item=item,
+            placeholders=item.places(rows.features.places) if rows.features else None,
+        )
 
     def _learn(
-        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient
+        self, packed: _Packed, micro: MicroBatch, features: FeatureRows | None
     ) -> Mapping[str, Tensor | float]:
         """Forward, loss and backward of one micro-batch; its sums."""
-        outputs, fields = self._forward(rows, packed, micro, back)
+        outputs, fields = self._forward(packed, micro, features)
         loss, metrics = self._call(self._spec.stage, outputs, fields)
         # A frozen decoder has no graph either where no row has features: then nothing is lost.
         if loss.requires_grad:
@@ -150,27 +173,28 @@ class TrainTask:
             stage = self._spec.stage
             cause = "the loss does not depend on the module's outputs"
             raise StageFailed(stage.name, None, cause, at=stage.at)
-        back.collect()
+        if features is not None:
+            features.collect()
         entropy = (outputs.entropy.detach() * fields[LOSS_MASK]).sum()
         return {"loss": loss, "entropy": entropy, **metrics}
 
     def _forward(
-        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient | None
+        self, packed: _Packed, micro: MicroBatch, features: FeatureRows | None
     ) -> tuple[Outputs, Fields]:
-        features = self._features(rows, packed, micro, back)
+        joined = self._features(packed, micro, features)
         with _named(self._spec.stage):
-            outputs = self._score(self._module, micro, packed, features)
+            outputs = self._score(self._module, micro, packed, joined)
             if self._reference is not None:
-                kept = None if features is None else (features[0].detach(), features[1])
+                kept = None if joined is None else (joined[0].detach(), joined[1])
                 with torch.no_grad():
                     reference = self._score(self._reference, micro, packed, kept).logprobs
         made = {
-            LOSS_MASK: torch.from_numpy(packed.mask[micro.taken]).to(self._device),
+            LOSS_MASK: over_tokens(packed.mask_on_device, micro),
             "segment_ids": outputs.segment_ids,
         }
         if self._reference is not None:
             made["reference_logprobs"] = reference
-        return outputs, Fields(self._spec, rows.batch, micro, made, self._device)
+        return outputs, Fields(self._spec, packed.columns, micro, made)
 
     def _score(
         self, module: nn.Module, micro: MicroBatch, packed: _Packed, features: Features | None
@@ -184,22 +208,19 @@ class TrainTask:
             features=features,
         )
 
+    def _feature_rows(self, rows: Rows, *, learn: bool) -> FeatureRows | None:
+        if rows.features is None:
+            return None
+        return FeatureRows(self._spec, rows, self._device, learn=learn)
+
     def _features(
-        self, rows: Rows, packed: _Packed, micro: MicroBatch, back: FeatureGradient | None
+        self, packed: _Packed, micro: MicroBatch, features: FeatureRows | None
     ) -> Features | None:
         """The features of the placeholder tokens that the forward runs over."""
-        joined = rows.features
-        if joined is None:
+        if features is None or packed.placeholders is None:
             return None
-        here = np.flatnonzero(packed.tokens[micro.source] == self._spec.placeholder)
-        if not here.size:
-            return None
-        # Placeholders of the item in the order of its tokens are what `index` is aligned with.
-        index = joined.index[np.searchsorted(joined.places, micro.source[here])]
-        leaf = on_device(joined.column.values[index], joined.column.dtype, self._device)
-        if back is not None:
-            back.expect(leaf, index)
-        return leaf, micro.target[here]
+        here, places = micro.within(packed.placeholders)
+        return (features.take(here), places) if here.size else None
 
     def _build_reference(self, seed: int) -> nn.Module | None:
         """The frozen module whose log-probs the loss reads beside the trained one's."""
@@ -251,12 +272,18 @@ class TrainTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Packed:
-    """Rows packed: their flat tokens, what each counts, and the micro-batches."""
+    """Rows packed: their flat tokens, what each counts, their fields, and the micro-batches.
+
+    placeholders: int64, where the item's placeholder tokens stand in its packs.
+    """
 
     tokens: NDArray[np.int64]
     mask: NDArray[np.float32]
+    mask_on_device: Tensor
+    columns: DeviceColumns
     pieces: Pieces
-    micro_batches: tuple[MicroBatch, ...]
+    item: PackedItem
+    placeholders: Int64s | None
 
     def unit_weights(self, rows: Rows) -> list[float]:
         """Sum of the mask over each unit's tokens."""

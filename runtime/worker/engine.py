@@ -1,6 +1,7 @@
 """An engine worker: answers generate calls of an agent, batched continuously."""
 
 import time
+from pathlib import Path
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
@@ -8,6 +9,7 @@ from flowgraph.runtime.calls import call_from_plain, completion_to_plain
 from flowgraph.runtime.engine.torch_engine import TorchEngine
 from flowgraph.runtime.messages import Free, Generate, Generated, Load, Loaded, Ready, Stop, Stopped
 from flowgraph.runtime.trainer.build import build_module
+from flowgraph.runtime.trainer.saving import load
 from flowgraph.runtime.worker.link import Link
 from flowgraph.runtime.worker.output import Store
 from flowgraph.runtime.worker.spec import WorkerSpec
@@ -18,11 +20,14 @@ def run_engine(spec: WorkerSpec, plan: Plan, link: Link, pid: int) -> None:
     EngineWorker(spec, plan, link).serve(pid)
 
 
-def make_engine(plan: Plan, group_name: str, *, exact: bool) -> TorchEngine:
-    """The engine of a group, with the module's first weights."""
+def make_engine(plan: Plan, group_name: str, *, exact: bool, restore: str = "") -> TorchEngine:
+    """The engine of a group, with the module's first weights or those of a checkpoint."""
     group = plan.group(group_name)
     graph = plan.graph
     module = build_module(graph.module(group.module), graph.root, graph.seed)
+    saved = Path(restore) / f"{group.module}.safetensors"
+    if restore and saved.exists():  # a module that is not trained keeps its first weights
+        load(module, saved)
     return TorchEngine(module, slots=group.slots, max_length=group.max_length, exact=exact)
 
 
@@ -32,7 +37,7 @@ class EngineWorker:
     def __init__(self, spec: WorkerSpec, plan: Plan, link: Link) -> None:
         self._spec = spec
         self._link = link
-        self._engine = make_engine(plan, spec.group, exact=spec.exact)
+        self._engine = make_engine(plan, spec.group, exact=spec.exact, restore=spec.restore)
         self._store = Store(spec.name, 1 << 12)
         self._origins: dict[int, tuple[str, int]] = {}
         self._next = 0

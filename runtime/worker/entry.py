@@ -36,7 +36,7 @@ def main(spec: WorkerSpec) -> int:
     """Run the worker; its exit status. Ctrl-C is the orchestrator's to handle, not ours."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _redirect(spec.log)
-    link = Link(spec.name, spec.endpoint)
+    link = Link(spec.name, spec.endpoint, spec.keys)
     try:
         prepare_torch(spec.exact)
         plan = decode(Path(spec.plan).read_bytes())

@@ -19,6 +19,8 @@ from flowgraph.runtime.messages import (
     PlainHandle,
     Ready,
     Run,
+    Save,
+    Saved,
     Stop,
     Stopped,
     Update,
@@ -63,6 +65,8 @@ class GangWorker:
             seed=plan.graph.seed,
             collective=_collective(spec, group.replicas),
         )
+        if spec.restore:
+            self._rank.load_state(spec.restore)
         self._store = Store(spec.name, plan.pool_bytes)
         self._recorder = Recorder(spec.run_dir, group.module) if spec.record else None
         self._initial = self._rank.weights_digest() if spec.index == 0 else ""
@@ -88,6 +92,8 @@ class GangWorker:
                 self._backward(message)
             case Update():
                 self._update(message)
+            case Save():
+                self._save(message)
             case Free():
                 self._store.free(message)
             case _:
@@ -189,6 +195,12 @@ class GangWorker:
             busy_s=time.perf_counter() - began,
         )
         self._link.send(updated)
+
+    def _save(self, message: Save) -> None:
+        began = time.perf_counter()
+        self._rank.save_state(message.folder)
+        busy = time.perf_counter() - began
+        self._link.send(Saved(worker=self._spec.name, step=message.step, busy_s=busy))
 
     def _stop(self, message: Stop) -> None:
         digest = ""

@@ -1,34 +1,28 @@
-"""A worker's socket to the orchestrator, and the one place where sockets get their options."""
+"""A worker's socket to the orchestrator."""
+
+from pathlib import Path
 
 import zmq
 
 from flowgraph.runtime.messages import Message, decode, encode
-
-LINGER_MS = 2000
-"""How long a closing socket may still send: a last `Failed` must not be lost with the process."""
-
-
-def make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int) -> zmq.Socket[bytes]:
-    """A socket with this project's options.
-
-    High-water marks are off: messages are small, and what bounds them is work in flight, which the
-    orchestrator counts; a full queue would otherwise drop (ROUTER) or block (DEALER) in silence.
-    """
-    socket: zmq.Socket[bytes] = context.socket(kind)
-    socket.setsockopt(zmq.SNDHWM, 0)
-    socket.setsockopt(zmq.RCVHWM, 0)
-    socket.setsockopt(zmq.LINGER, LINGER_MS)
-    return socket
+from flowgraph.runtime.transport.keys import ORCHESTRATOR, Keyring
+from flowgraph.runtime.transport.sockets import Context, make_socket, present_keys
 
 
 class Link:
-    """DEALER to the orchestrator's ROUTER, under the worker's name."""
+    """DEALER to the orchestrator's ROUTER, under the worker's name.
 
-    def __init__(self, name: str, endpoint: str) -> None:
+    keys: the worker's key file when the endpoint is tcp; over ipc the folder's mode protects.
+    """
+
+    def __init__(self, name: str, endpoint: str, keys: str = "") -> None:
         self.name = name
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context: Context = zmq.Context()
         self._socket = make_socket(self._context, zmq.DEALER)
         self._socket.setsockopt(zmq.IDENTITY, name.encode())
+        if keys:
+            keyring = Keyring.read(Path(keys))
+            present_keys(self._socket, keyring.own, keyring.peers[ORCHESTRATOR])
         self._socket.connect(endpoint)
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)

@@ -9,6 +9,8 @@ from typing import Any
 class WorkerSpec:
     """name: `<group>-<index>`. plan: path of the plan's binary file. endpoint: the orchestrator's.
 
+    keys: its key file when the endpoint is tcp, or empty.
+    restore: folder of the checkpoint to go on from, or empty.
     log: file for standard output and error. scratch: private folder for rendezvous files.
     """
 
@@ -23,6 +25,8 @@ class WorkerSpec:
     steps: int
     exact: bool
     record: bool
+    restore: str = ""
+    keys: str = ""
 
     def to_plain(self) -> dict[str, Any]:
         return asdict(self)

@@ -144,9 +144,10 @@ def test_the_penalty_pulls_towards_the_reference() -> None:
     assert torch.equal((gradient > 0)[taken], (gap > 0)[taken])
 
 
-def test_the_entropy_bonus_raises_entropy() -> None:
+@pytest.mark.parametrize("loss", [grpo.loss, ppo.loss, rloo.loss])
+def test_the_entropy_bonus_raises_entropy(loss: Loss) -> None:
     out, columns = outputs(), fields()
-    value, _ = rloo.loss(out, columns, entropy=0.3)
+    value, _ = loss(out, columns, entropy=0.3)
     (gradient,) = torch.autograd.grad(value, out.entropy)
     torch.testing.assert_close(gradient, -0.3 * columns["loss_mask"])
 

@@ -65,6 +65,13 @@ def describe(*, width: int) -> dict[str, Any]:
     return {"kind": "generic", "parameters": width * width, "max_length": 32}
 
 
+def encoder(*, out_width: int) -> Any:
+    raise AssertionError("factories are named, never called")
+
+
+encoder.describe = lambda *, out_width: {"out_width": out_width}  # type: ignore[attr-defined]
+
+
 def reader(*, fields: list[str]) -> Any:
     raise AssertionError("factories are named, never called")
 
@@ -75,7 +82,7 @@ reader.describe = lambda *, fields: {"inputs": fields}  # type: ignore[attr-defi
 small.describe = describe  # type: ignore[attr-defined]
 
 LM = fg.model(fg.models.decoder, vocab=20, layers=1, width=16, heads=2, max_length=64)
-VIT = fg.model(fg.models.vit, layers=1, width=16, heads=2, out_width=24)
+ENCODER = fg.model(encoder, out_width=24)
 
 
 @pytest.fixture
@@ -131,7 +138,7 @@ def test_items_lose_the_dim_and_a_join_gives_it_back(g: fg.Graph) -> None:
     samples = g.source("tasks", tasks)
     items = samples.unnest("images", expect=2)
     assert str(items.type) == "(sample: int64, item: int64, images: float32[8]) by (sample, item)"
-    features = items.apply(g.module("vit", VIT))
+    features = items.apply(g.module("vit", ENCODER))
     assert str(features.type.field("features")) == "features: float32[24]"
     joined = samples.join(features)
     assert str(joined.type.field("features")) == "features: float32[images*, 24]"
@@ -141,7 +148,7 @@ def test_items_lose_the_dim_and_a_join_gives_it_back(g: fg.Graph) -> None:
 
 def test_encode_is_apply(g: fg.Graph) -> None:
     items = g.source("tasks", tasks).unnest("images")
-    vit = g.module("vit", VIT)
+    vit = g.module("vit", ENCODER)
     assert items.encode(vit).type == items.apply(vit).type
 
 

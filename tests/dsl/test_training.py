@@ -7,7 +7,10 @@ from typing import Annotated, Any
 import pytest
 
 import flowgraph as fg
+from flowgraph.dsl.models import AgentRef
+from flowgraph.dsl.stream import Stream
 from flowgraph.ir.errors import GraphError
+from flowgraph.ir.verify import verify_flow
 
 
 @dataclass
@@ -68,7 +71,7 @@ def test_credit_is_a_stage_of_its_own_over_the_groups_that_were_declared(g: fg.G
     graph = g.ir()
     stage = graph.stage("train-lm.credit")
     assert stage.inputs == (rows.name,)
-    assert stage.attributes == {"credit": True, "group": ("sample",)}
+    assert stage.attributes == {"credit": True, "group": ("sample",), "size": 0}
     assert stage.function is not None
     assert str(stage.function) == "flowgraph.algorithms.grpo:advantages"
     assert stage.function.params == {"scale_by_std": False}
@@ -204,10 +207,128 @@ def test_an_evaluation_takes_the_only_train_stage_or_the_one_that_is_named(g: fg
     assert (named["of"], named["source"]) == ("train-a", {})
 
 
-def test_a_group_size_that_divides_the_rows_of_a_step_is_taken(g: fg.Graph) -> None:
-    rows = g.source("texts", texts).map(judge).group(size=4)
-    lm = g.module("lm", LM)
-    with pytest.raises(GraphError, match=r"batch 6 x 1 a sample = 6 = 1 x 4 \+ 2"):
-        rows.train(lm, loss=fg.grpo(), batch=6, optimizer=ADAM)
-    rows.train(lm, loss=fg.grpo(), batch=8, optimizer=ADAM)
-    assert g.ir().stage("train-lm").attributes["batch"] == 8
+async def play(text: Text, player: fg.Agent) -> fg.Rewards:
+    return fg.Rewards({"player": 0.0})
+
+
+def rows_of(g: fg.Graph, mean: Any = None, **agent: Any) -> tuple[AgentRef, Stream]:
+    expect = None if mean is None else fg.Calls(mean=mean)
+    player = g.agent("player", LM, expect=expect, **agent)
+    games = g.source("texts", texts).episodes(play, agents=[player], trajectories=8)
+    return player, games.rows(player)
+
+
+@pytest.mark.parametrize(
+    ("mean", "by", "size", "said"),
+    [
+        (1, "task", 5, r"got 8 rows a sample = 1 x 5 \+ 3 \(8 trajectories x 1 call;"),
+        (3, "task", 16, r"got 24 rows a sample = 1 x 16 \+ 8 \(8 trajectories x 3 calls;"),
+        (3, ("task", "trajectory"), 2, r"got 3 rows a sample and trajectory = 1 x 2 \+ 1 \(3 calls"),
+        (3, ("task", "call"), 16, r"got 8 rows a sample and call = 0 x 16 \+ 8 \(8 trajectories;"),
+        (1.5, "task", 4, "how many rows share a sample differs: 'player' is called 1.5 times"),
+        (fg.spread(2, p95=4), "task", 4, "'player' is called 2 times a trajectory on average"),
+    ],
+)
+def test_a_group_size_that_cannot_divide_the_rows_of_a_key_is_refused_with_the_sum(
+    g: fg.Graph, mean: Any, by: Any, size: int, said: str
+) -> None:
+    _, rows = rows_of(g, mean)
+    with pytest.raises(GraphError, match=said):
+        rows.group(by, size=size)
+
+
+@pytest.mark.parametrize(
+    ("mean", "by", "size"),
+    [(3, "task", 12), (3, ("task", "call"), 4), (None, "task", 5), (1.5, "task", 0)],
+)
+def test_a_group_size_that_may_divide_the_rows_of_a_key_is_taken(
+    g: fg.Graph, mean: Any, by: Any, size: int
+) -> None:
+    player, rows = rows_of(g, mean)
+    rows.group(by, size=size).train(player.module, loss=fg.grpo(), batch=4, optimizer=ADAM)
+    assert g.ir().stage("train-player.credit").attributes["size"] == size
+
+
+def test_records_of_a_source_have_no_others_of_their_key(g: fg.Graph) -> None:
+    with pytest.raises(GraphError, match=r"got 1 rows a sample = 0 x 4 \+ 1 \(a source makes one"):
+        g.source("texts", texts).group(size=4)
+
+
+def test_ppo_is_credited_by_group(g: fg.Graph) -> None:
+    player, rows = rows_of(g)
+    rows.group().train(player.module, loss=fg.ppo(kl=0.0), batch=4, optimizer=ADAM)
+    stage = g.ir().stage("train-player.credit")
+    assert str(stage.function) == "flowgraph.algorithms.ppo:advantages"
+
+
+def test_a_reference_made_like_the_trained_module_starts_as_it(g: fg.Graph) -> None:
+    player, rows = rows_of(g)
+    other = fg.model(fg.models.decoder, vocab=20, layers=2, width=16, heads=2, max_length=64)
+    alike, unlike = (
+        g.module(name, model, trainable=False) for name, model in (("alike", LM), ("unlike", other))
+    )
+    rows = rows.group()
+    rows.train(player.module, loss=fg.ppo(), reference=alike, batch=4, optimizer=ADAM)
+    second = g.module("second", LM)
+    with pytest.raises(GraphError, match="'alike' has the initial weights of 'player'"):
+        rows.train(second, loss=fg.ppo(), reference=alike, batch=4, optimizer=ADAM)
+    rows.train(second, loss=fg.ppo(), reference=unlike, batch=4, optimizer=ADAM)
+    graph = g.ir()
+    assert graph.module("alike").starts_as == "player"
+    assert graph.module("unlike").starts_as == ""
+    verify_flow(graph)
+
+
+def test_an_agent_at_temperature_0_cannot_be_trained(g: fg.Graph) -> None:
+    player, rows = rows_of(g, temperature=0)
+    with pytest.raises(GraphError, match="agent 'player' samples at temperature 0"):
+        rows.group().train(player.module, loss=fg.grpo(), batch=4, optimizer=ADAM)
+    # Played but not trained, it may.
+    games = g.draft.stages["play"]
+    assert games.agents == ("player",)
+    rows.sink(log)
+
+
+def log(record: object) -> None: ...
+
+
+def test_rows_may_be_joined_in_several_steps_before_they_are_trained(g: fg.Graph) -> None:
+    rows = g.source("texts", texts).map(judge)
+    joined = rows.join(rows.map(bonus)).join(rows.map(malus))
+    joined.train(g.module("lm", LM), loss=fg.token_cross_entropy(), batch=4, optimizer=ADAM)
+    assert joined.type.names[-2:] == ("bonus", "malus")
+    verify_flow(g.ir())
+
+
+def test_a_row_whose_partner_a_filter_leaves_out_is_seen_when_it_is_joined(g: fg.Graph) -> None:
+    _, rows = rows_of(g)
+    with pytest.raises(GraphError, match="filter 'good' .* leaves records out of 'bonus'"):
+        rows.join(rows.filter(good).map(bonus))
+    kept = rows.filter(good, name="kept")
+    assert kept.join(rows.map(bonus)).type.names[-1] == "bonus"
+    assert kept.join(kept.map(malus)).type.names[-1] == "malus"
+    # A filter of samples decides membership, for all branches.
+    samples = g.source("more", texts)
+    assert samples.join(samples.filter(good).map(bonus)).type.names[-1] == "bonus"
+
+
+@dataclass
+class Bonus:
+    bonus: float
+
+
+@dataclass
+class Malus:
+    malus: float
+
+
+def bonus(text: object) -> Bonus:
+    return Bonus(1.0)
+
+
+def malus(text: object) -> Malus:
+    return Malus(1.0)
+
+
+def good(text: object) -> bool:
+    return True

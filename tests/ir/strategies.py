@@ -9,12 +9,15 @@ from flowgraph.ir.graph import Agent, FunctionRef, Graph, Module, Stage, Stream
 from flowgraph.ir.location import UNKNOWN, Location
 from flowgraph.ir.ops import OPS
 from flowgraph.ir.plan import (
+    Alternative,
+    Balance,
     Channel,
     Decision,
     Layout,
     Place,
     Plan,
     Prediction,
+    Room,
     Schedule,
     Task,
     WorkerGroup,
@@ -25,7 +28,8 @@ words = st.sampled_from(["a", "b-c", "d.e", "by", "at", "null", "type", "graph",
 texts = st.one_of(words, st.text(max_size=12))
 ints = st.integers(-(2**63), 2**64 - 1)
 counts = st.integers(0, 2**40)
-floats = st.floats(allow_nan=False)
+# -0.0 equals a default of 0.0 and is left out like it: it comes back as 0.0.
+floats = st.floats(allow_nan=False).map(lambda value: value + 0.0)
 scalars = st.one_of(st.none(), st.booleans(), ints, floats, texts)
 data: st.SearchStrategy[Any] = st.recursive(
     scalars,
@@ -55,6 +59,7 @@ modules = st.builds(
     factory=functions,
     trainable=st.one_of(st.booleans(), names),
     dtype=texts,
+    starts_as=texts,
     description=maps,
     at=places_in_files,
 )
@@ -139,6 +144,25 @@ groups = st.builds(
     slots=counts,
     max_length=counts,
     in_flight=counts,
+    shares=texts,
+    turn=counts,
+    residency=texts,
+)
+rooms = st.builds(
+    Room,
+    group=texts,
+    least=counts,
+    most=counts,
+    alternatives=many(
+        st.builds(
+            Alternative,
+            layout=st.builds(Layout, dp=counts, recompute=st.booleans()),
+            replicas=counts,
+            seconds=floats,
+            memory_bytes=counts,
+        )
+    ),
+    move_seconds=floats,
 )
 tasks = st.builds(
     Task,
@@ -189,4 +213,6 @@ plans = st.builds(
         rates=st.dictionaries(texts, texts, max_size=2),
     ),
     decisions=many(decisions),
+    rooms=many(rooms),
+    balance=st.builds(Balance, by=texts, excess=floats, at_once=counts),
 )

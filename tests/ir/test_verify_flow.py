@@ -274,6 +274,14 @@ CASES: dict[str, tuple[Change, str]] = {
         lambda: lacking(lacking(marl(), "solver.groups", "reward"), "games.solver", "reward"),
         "stage 'train-solver.credit': expects field 'reward' among the fields of 'solver.groups'",
     ),
+    "credit over a whole step": (
+        lambda: stage(marl(), "train-solver.credit", attributes={"group": ()}),
+        "stage 'train-solver.credit': expects 'sample' as the first key of credit's groups, got ()",
+    ),
+    "credit's size": (
+        lambda: stage(marl(), "train-solver.credit", attributes={"size": -1}),
+        "stage 'train-solver.credit': expects size >= 0, got -1",
+    ),
     "credit's group": (
         lambda: stage(marl(), "train-solver.credit", attributes={"group": ("samples",)}),
         "expects group key 'samples' among the fields of 'solver.groups', got no such field",
@@ -487,15 +495,6 @@ CASES: dict[str, tuple[Change, str]] = {
     "trained twice": (
         second_trainer,
         "stage 'again': trains module 'lm', which 'train-lm' (example.py:7) trains already",
-    ),
-    "whole-step credit": (
-        lambda: stage(
-            stage(marl(), "train-solver.credit", attributes={"group": ()}),
-            "train-solver",
-            attributes={"updates": 2},
-        ),
-        "stage 'train-solver': expects updates=1, since 'train-solver.credit' compares all rows of "
-        "a step, got updates=2",
     ),
 }
 

@@ -80,6 +80,23 @@ def test_decoding_token_by_token_equals_the_packed_forward() -> None:
         torch.testing.assert_close(logits[1], expected[position], atol=2e-6, rtol=1e-5)
 
 
+def test_prompts_of_different_lengths_are_prefilled_as_if_alone() -> None:
+    model, parts = made(), sequences(3, 6, 1)
+    prompts = torch.full((3, 6), 22)
+    for prompt, part in zip(prompts, parts, strict=True):
+        prompt[: len(part)] = part
+    logits, _ = model.prefill(prompts, torch.tensor([3, 6, 1]))
+    for mine, part in zip(logits, parts, strict=True):
+        torch.testing.assert_close(mine, alone(model, part)[-1], atol=2e-6, rtol=1e-5)
+
+
+def test_positions_are_taken_as_given() -> None:
+    model = made()
+    tokens, positions, segments = packed(sequences(5), 0)
+    near, far = model(tokens, positions, segments), model(tokens, 3 * positions, segments)
+    assert not torch.allclose(near, far, atol=1e-3)
+
+
 def rolled_out(model: DecoderLM, order: list[int], slots: list[int], stale: float) -> list[Tensor]:
     """Greedy logits of four prompts, in prompt order, their rows and slots being permuted."""
     parts = sequences(3, 6, 2, 5)

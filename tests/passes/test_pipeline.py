@@ -89,16 +89,6 @@ def test_chunks_do_not_depend_on_the_cluster_or_on_pins_of_processes() -> None:
     assert chunks == {4}
 
 
-def test_credit_over_a_whole_step_makes_the_step_one_unit() -> None:
-    graph = marl()
-    stages = tuple(
-        replace(s, attributes={**s.attributes, "group": ()}) if s.name.endswith(".credit") else s
-        for s in graph.stages
-    )
-    schedule = compile_graph(replace(graph, stages=stages), laptop()).schedule
-    assert (schedule.unit, schedule.chunk) == (16, 16)
-
-
 def test_expected_rates_are_exact_fractions() -> None:
     graph = marl()
     agents = (replace(graph.agents[0], expect={"calls": {"mean": 1.4}}), graph.agents[1])
@@ -118,6 +108,9 @@ def test_a_refilled_membership_keeps_its_rate() -> None:
         ({"solver.engines": "2"}, lambda plan: plan.group("solver.engine").replicas == 2),
         ({"solver.slots": 8}, lambda plan: plan.group("solver.engine").slots == 8),
         ({"verifier.ranks": 2}, lambda plan: plan.group("verifier.gang").layout.dp == 2),
+        ({"verifier.dp": 2}, lambda plan: plan.group("verifier.gang").layout.dp == 2),
+        ({"verifier.tp": 1}, lambda plan: plan.group("verifier.gang").layout.tp == 1),
+        ({"solver.engine_tp": 1}, lambda plan: plan.group("solver.engine").layout.tp == 1),
         ({"host.replicas": 3}, lambda plan: plan.group("host").replicas == 3),
         ({"schedule.chunk": 8}, lambda plan: plan.schedule.chunk == 8),
         ({"schedule.unit": 4}, lambda plan: plan.schedule.unit == 4),
@@ -147,7 +140,7 @@ def test_a_given_pin_wins_over_the_graphs_own() -> None:
 @pytest.mark.parametrize(
     ("pins", "message"),
     [
-        ({"solver.engine": 2}, "try: solver.engines (of solver: engines, slots, ranks)"),
+        ({"solver.engine": 2}, "try: solver.engines (of solver: engines, slots, engine_tp,"),
         ({"sover.engines": 2}, "try: solver.engines (subjects: host, schedule, solver,"),
         ({"solver.engines": 0}, "pin solver.engines: expects a whole number of at least 1, got 0"),
         ({"solver.engines": True}, "expects a whole number of at least 1, got True"),
@@ -197,11 +190,12 @@ def test_a_model_that_does_not_fit_is_refused_with_its_terms() -> None:
     big = {**graph.module("lm").description, "parameters": 32_000_000_000}
     modules = (graph.modules[0], replace(graph.modules[1], description=big))
     with pytest.raises(PlanError) as caught:
-        compile_graph(replace(graph, modules=modules), gpus())
+        compile_graph(replace(graph, modules=modules), gpus(1, 8), {"lm.tp": 1})
     assert (
-        "lm.gang needs 477 GiB a process (weights 119 GiB + gradients 119 GiB" in caught.value.what
+        "lm.gang needs 238 GiB a device (weights 59.6 GiB + gradients 59.6 GiB" in caught.value.what
     )
-    assert "the largest device of cluster 'gpus' has 80 GiB" in caught.value.what
+    assert "even as pp2" in caught.value.what
+    assert "a 'gpu' of cluster 'gpus' has 80 GiB" in caught.value.what
 
 
 def test_more_accelerators_never_make_the_models_slower() -> None:

@@ -35,8 +35,17 @@ def run(
     steps: int | None = None,
     exact: bool = False,
     record: bool = False,
+    checkpoint_every: int = 0,
+    restarts: int = 0,
     observe: Callable[[Progress], None] = lambda _: None,
 ) -> RunResult:
     """Real processes, ended when this returns."""
-    options = RunOptions(run_dir=str(folder), steps=steps, exact=exact, record=record)
+    options = RunOptions(
+        run_dir=str(folder),
+        steps=steps,
+        exact=exact,
+        record=record,
+        checkpoint_every=checkpoint_every,
+        restarts=restarts,
+    )
     return run_plan(plan, options, observe)

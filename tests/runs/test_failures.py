@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowgraph.runtime.progress import Progress, RunStarted, WorkerStarted
+from flowgraph.runtime.progress import Progress, Restarted, StepFinished, WorkerStarted
 from flowgraph.runtime.shell import RunAborted
 from tests.runs.running import GRAPHS, plan_of, run
 
@@ -15,19 +15,24 @@ LETTERS = GRAPHS / "letters.py"
 
 
 class Killer:
-    """Kills one worker as soon as all are ready, and remembers all of them."""
+    """Kills one worker once, at a step's end, and remembers all of them."""
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, step: int = 0) -> None:
         self._worker = worker
+        self._step = step
         self.pids: dict[str, int] = {}
+        self.restarts: list[Restarted] = []
         self.killed_at = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        if isinstance(progress, WorkerStarted):
-            self.pids[progress.name] = progress.pid
-        if isinstance(progress, RunStarted):
-            self.killed_at = time.monotonic()
-            os.kill(self.pids[self._worker], signal.SIGKILL)
+        match progress:
+            case WorkerStarted():
+                self.pids[progress.name] = progress.pid
+            case Restarted():
+                self.restarts.append(progress)
+            case StepFinished() if progress.step == self._step and not self.killed_at:
+                self.killed_at = time.monotonic()
+                os.kill(self.pids[self._worker], signal.SIGKILL)
 
 
 def gone(pid: int) -> bool:
@@ -76,3 +81,20 @@ def test_no_scratch_folder_or_shared_memory_is_left_by_a_run(tmp_path: Path) -> 
     before = {*os.listdir("/dev/shm"), *Path("/tmp").glob("flowgraph-*")}
     run(plan_of(LETTERS), tmp_path / "run")
     assert {*os.listdir("/dev/shm"), *Path("/tmp").glob("flowgraph-*")} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", ["host-0", "lm.gang-1"])
+def test_a_run_goes_on_from_its_checkpoint_when_a_worker_is_killed_and_ends_with_the_same_bits(
+    worker: str, tmp_path: Path
+) -> None:
+    plan = plan_of(LETTERS, {"steps": "12"}, {"lm.ranks": 2})
+    expected = run(plan, tmp_path / "whole", exact=True)
+    killer = Killer(worker, step=7)
+    result = run(plan, tmp_path / "run", exact=True, observe=killer, checkpoint_every=3, restarts=1)
+    assert killer.killed_at
+    assert [restart.restart for restart in killer.restarts] == [1]
+    assert result.steps == 12
+    assert result.weights_digest == expected.weights_digest
+    assert result.samples == expected.samples
+    assert result.updates == expected.updates

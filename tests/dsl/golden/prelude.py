@@ -20,9 +20,11 @@ class Task:
 class Sample:
     tokens: list[int]
     loss_mask: Annotated[list[float], fg.ragged("tokens")]
-    pixels: Annotated[
+    patches: Annotated[
         list[np.ndarray], fg.tensor("float32", fg.ragged("images"), fg.ragged("patches"), 16)
     ]
+    rows: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    cols: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
 
 
 def arithmetic(*, operands: int = 2) -> Sequence[Task]:
@@ -30,7 +32,7 @@ def arithmetic(*, operands: int = 2) -> Sequence[Task]:
 
 
 def samples(*, split: str = "train") -> Sequence[Sample]:
-    return [Sample([1], [1.0], [])]
+    return [Sample([1], [1.0], [], [], [])]
 
 
 async def play(task: Task, solver: fg.Agent, *, penalty: float = 0.3) -> fg.Rewards:

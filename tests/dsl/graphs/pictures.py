@@ -12,22 +12,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IMAGE = 3
+SQUARE = [np.zeros(4, np.int64)]
 
 
 @dataclass(frozen=True)
 class Question:
     tokens: list[int]
     loss_mask: Annotated[list[float], fg.ragged("tokens")]
-    pixels: Annotated[
+    patches: Annotated[
         list[np.ndarray], fg.tensor("float32", fg.ragged("images"), fg.ragged("patches"), 16)
     ]
-    grid: Annotated[list[tuple[int, int]], fg.ragged("images")]
+    rows: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    cols: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
     kind: Literal["digit", "sum"] = "digit"
 
 
 def questions(*, split: str, seed: int = 0) -> Sequence[Question]:
     return [
-        Question([IMAGE, 5, seed], [0, 0, 1], [np.zeros((4, 16), np.float32)], [(2, 2)])
+        Question([IMAGE, 5, seed], [0, 0, 1], [np.zeros((4, 16), np.float32)], SQUARE, SQUARE)
         for _ in range(8 if split == "test" else 64)
     ]
 

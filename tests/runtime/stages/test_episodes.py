@@ -116,7 +116,8 @@ def test_keys_differ_in_seed_variant_sample_trajectory_and_ordinal() -> None:
             engine=engine,
         )
         seen += [call.key for _, call in engine.calls]
-    assert len(seen) == 3 * 2 * 2 * 7
+    # An evaluation plays one trajectory.
+    assert len(seen) == (2 + 1 + 2) * 2 * 7
     assert len(set(seen)) == len(seen)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flowgraph.ir.errors import InternalError
+from flowgraph.ir.graph import Stage
 from flowgraph.ir.types import (
     AGENT_ROW,
     CALL,
@@ -18,6 +19,7 @@ from flowgraph.ir.types import (
 )
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.stages.host import HostTask
 from flowgraph.runtime.stages.reshape import group, group_offsets, join, unnest
 from tests.runtime.stages.rig import after, drive, host_of, item, plan, source
 
@@ -100,7 +102,8 @@ def test_join_of_one_key_matches_row_by_row() -> None:
     a = Batch.from_rows(left, [{"sample": i, "a": i} for i in (4, 2)])
     b = Batch.from_rows(right, [{"sample": i, "b": -i} for i in (2, 4)])
     assert [row["b"] for row in join([a, b], [left, right], both).to_rows()] == [-4, -2]
-    with pytest.raises(InternalError, match="row 1 has no partner"):
+    assert [row["b"] for row in join([a.slice(1, 2), b], [left, right], both).to_rows()] == [-2]
+    with pytest.raises(ValueError, match="sample 2 has no record to join with"):
         join([a, b.slice(1, 2)], [left, right], both)
 
 
@@ -133,17 +136,48 @@ def test_group_makes_each_group_one_run_and_keeps_the_order_within() -> None:
     assert group(batch.slice(0, 0), ("sample",), 4).rows == 0
 
 
-def test_group_of_a_wrong_size_is_named() -> None:
-    batch = rows_of((0, 0, 0), (0, 1, 0), (7, 0, 0))
-    with pytest.raises(ValueError, match="the group of sample 7 has 1 rows, expects 2"):
+def test_groups_of_a_size_are_consecutive_rows_of_one_key() -> None:
+    batch = rows_of((0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0), (7, 0, 0), (7, 1, 0))
+    assert group(batch, ("sample",), 2).equals(batch)
+    assert group_offsets(batch, ("sample",), 2).tolist() == [0, 2, 4, 6]
+    assert group_offsets(batch, ("sample",), 3).tolist() == [0, 3, 4, 6]
+
+
+def test_a_key_whose_rows_the_size_does_not_divide_is_named() -> None:
+    batch = rows_of((0, 0, 0), (0, 1, 0), (7, 0, 0), (7, 1, 0), (7, 2, 0))
+    with pytest.raises(ValueError, match="sample 7 has 3 rows, which groups of 2 do not divide"):
         group(batch, ("sample",), 2)
 
 
+def grouped_task(size: int) -> HostTask:
+    tasks = source()
+    stage = Stage(
+        name="groups",
+        op="group",
+        inputs=("tasks",),
+        outputs=("groups",),
+        attributes={"by": ("sample",), "size": size},
+    )
+    return host_of(plan(tasks, stage, types={"tasks": AGENT_ROW, "groups": AGENT_ROW}), "groups")
+
+
+def test_the_size_of_a_group_does_not_bind_an_evaluation_which_plays_once() -> None:
+    batch = rows_of((0, 0, 0))
+    with pytest.raises(StageFailed, match="sample 0 has 1 rows, which groups of 2 do not divide"):
+        drive(grouped_task(2), item((0,), tasks=(batch,)))
+    (result,) = drive(grouped_task(2), item((0,), variant=1, tasks=(batch,)))
+    assert result.outputs["groups"][0].equals(batch)
+
+
 def credited(
-    batch: Batch, by: tuple[str, ...], *units: tuple[int, ...], name: str = "mean_baseline"
+    batch: Batch,
+    by: tuple[str, ...],
+    *units: tuple[int, ...],
+    name: str = "mean_baseline",
+    size: int = 0,
 ) -> list[list[float]]:
     tasks = source()
-    stage = after(tasks, "map", name, credit=True, group=by)
+    stage = after(tasks, "map", name, credit=True, group=by, size=size)
     task = host_of(plan(tasks, stage, types={"tasks": AGENT_ROW, name: AGENT_ROW}), name)
     (result,) = drive(task, item(*units, tasks=(batch,) * len(units)))
     return [unit["advantage"].values.tolist() for unit in result.outputs[name]]
@@ -159,9 +193,10 @@ def test_credit_finds_groups_that_are_not_runs() -> None:
     assert credited(batch, ("sample", "call"), (0,)) == [[-1, -10, 1, 10]]
 
 
-def test_credit_without_key_fields_sees_all_rows_of_the_item() -> None:
-    batch = rows_of((0, 0, 0), (1, 0, 0), rewards=[1, 3])
-    assert credited(batch, (), (0,), (1,)) == [[-1], [1]]
+def test_credit_compares_the_rows_of_a_group_of_fixed_size() -> None:
+    keys = [(0, trajectory, 0) for trajectory in range(4)]
+    batch = rows_of(*keys, rewards=[1, 3, 10, 20])
+    assert credited(batch, ("sample",), (0,), size=2) == [[-1, 1, -5, 5]]
 
 
 def test_credit_of_the_wrong_shape_is_refused() -> None:

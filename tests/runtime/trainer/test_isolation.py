@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flowgraph.models import attention, decoder_lm
 from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.policy import Cost, Packs, pack_lengths
 from flowgraph.runtime.trainer.outputs import Outputs
 from tests.runtime.trainer.graphs import gradient_of, item, rank_of, rows, text_plan, toy
 
@@ -49,9 +50,11 @@ def changes_of_b() -> tuple[bool, bool]:
 @pytest.fixture(autouse=True)
 def _one_shared_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packed rows as long as allowed, so that A and B share one."""
-    monkeypatch.setattr(
-        "flowgraph.runtime.trainer.packing.RowCost.of", lambda self, rows, length: rows - length
-    )
+
+    def longest(lengths: Any, *, most: int, cost: Cost) -> Packs:
+        return pack_lengths(lengths, cap=most)
+
+    monkeypatch.setattr("flowgraph.runtime.trainer.packing.pack_cheapest", longest)
 
 
 def test_a_samples_neighbour_in_a_packed_row_changes_nothing_of_it(exact_process: None) -> None:

@@ -4,13 +4,26 @@ FLOPs of a decoder token forward: 2 a parameter, and 2 * 2 * width * length / 2 
 attention over `length` tokens; backward takes twice the forward. Activations kept for backward:
 about 17 * width + 2.5 * heads * length elements a token and layer (Korthikanti et al.,
 arXiv 2205.05198, in elements), and the logits.
+
+The constants stand in where neither the graph, the cluster nor a measurement says anything. None
+changes a result: they only weigh one plan against another.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flowgraph.ir.cluster import Cluster, DeviceKind
 from flowgraph.ir.graph import Module
-from flowgraph.passes import assumptions
+
+SAMPLE_TOKENS = 64  # tokens of a record whose length is not declared
+CPU_FLOPS = 7e10  # fp32 matmul, one core: 70-90 GFLOP/s measured on Zen 3
+DEVICE_FLOPS = 1e14  # an accelerator of no stated speed
+CPU_BANDWIDTH = 1e10  # bytes/s, one core
+DEVICE_BANDWIDTH = 1e12
+EFFICIENCY = 0.4  # share of the peak that training reaches
+KERNEL_SECONDS = 5e-6  # launch of one operation of torch's
+KERNELS_A_LAYER = 20
+GENERIC_PARAMETERS = 1_000_000  # of a module without a description
 
 BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -45,11 +58,27 @@ class Device:
     def compute(self, shape: Shape, *, tokens: float, length: float, passes: int) -> float:
         """Seconds for `tokens` in sequences of `length`; passes: 1 forward, 3 with backward."""
         flops = passes * tokens * shape.flops_a_token(length)
-        return flops / (self.peak(shape) * assumptions.EFFICIENCY)
+        return flops / (self.peak(shape) * EFFICIENCY)
 
     def launches(self, shape: Shape) -> float:
         """Seconds that one pass over the layers takes whatever its size."""
-        return shape.layers * assumptions.KERNELS_A_LAYER * assumptions.KERNEL_SECONDS
+        return shape.layers * KERNELS_A_LAYER * KERNEL_SECONDS
+
+
+def device_of(cluster: Cluster) -> Device:
+    """The device that estimates are made for: the first accelerator, else the first kind."""
+    kinds = [cluster.kind(node.device) for node in cluster.nodes]
+    return device_of_kind(next((kind for kind in kinds if kind.kind != "cpu"), kinds[0]))
+
+
+def device_of_kind(kind: DeviceKind) -> Device:
+    """A device as its cluster file describes it; what that does not say is assumed."""
+    cpu = kind.kind == "cpu"
+    peak = CPU_FLOPS if cpu else DEVICE_FLOPS
+    return Device(
+        flops={**dict.fromkeys(("float32", "bfloat16", "float16"), peak), **dict(kind.flops)},
+        bandwidth=kind.bandwidth or (CPU_BANDWIDTH if cpu else DEVICE_BANDWIDTH),
+    )
 
 
 def shape_of(module: Module) -> Shape:
@@ -57,9 +86,9 @@ def shape_of(module: Module) -> Shape:
     said = module.description
     layers, width = int(said.get("layers") or 1), int(said.get("width") or 64)
     size = BYTES.get(module.dtype, 4)
-    elements = layers * (17 * width + 2.5 * int(said.get("heads") or 1) * assumptions.SAMPLE_TOKENS)
+    elements = layers * (17 * width + 2.5 * int(said.get("heads") or 1) * SAMPLE_TOKENS)
     return Shape(
-        parameters=int(said.get("parameters") or assumptions.GENERIC_PARAMETERS),
+        parameters=int(said.get("parameters") or GENERIC_PARAMETERS),
         layers=layers,
         width=width,
         bytes=size,

@@ -1,0 +1,81 @@
+"""Progress as plain lines, for logs, pipes and the reference executor."""
+
+import time
+from collections.abc import Callable
+
+import click
+
+from flowgraph.cli.progress.tracker import Tracker, by_group
+from flowgraph.report.headline import duration, main_figures, number
+from flowgraph.runtime.progress import EvaluationFinished, Progress, RunStarted, StepFinished
+
+STEPS_APART = 10
+SECONDS_APART = 2.0
+AT_LEAST_EVERY_S = 15.0
+
+
+class Lines:
+    """Prints a line each ten steps, at most one in two seconds, at least one in fifteen."""
+
+    def __init__(
+        self, tracker: Tracker, *, to_stderr: bool, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tracker = tracker
+        self._to_stderr = to_stderr
+        self._now = now
+        self._printed_at = float("-inf")
+        self._printed_step = 0
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left on the screen to be taken away."""
+
+    def observe(self, progress: Progress) -> None:
+        self._tracker.observe(progress)
+        match progress:
+            case RunStarted():
+                took = duration(self._tracker.started_after or 0.0)
+                workers = len(self._tracker.workers)
+                ready = f"{workers} workers" if workers != 1 else "1 process"
+                self._print(f"{ready} ready after {took}; {progress.steps} steps to go")
+            case StepFinished() if self._due():
+                self._printed_at, self._printed_step = self._now(), self._tracker.done
+                self._print(step_line(self._tracker))
+            case EvaluationFinished():
+                self._print(evaluation_line(progress))
+
+    def _due(self) -> bool:
+        tracker = self._tracker
+        if tracker.done in (1, tracker.total):
+            return True
+        waited = self._now() - self._printed_at
+        apart = tracker.done - self._printed_step >= STEPS_APART and waited >= SECONDS_APART
+        return apart or waited >= AT_LEAST_EVERY_S
+
+    def _print(self, line: str) -> None:
+        click.echo(line, err=self._to_stderr)
+
+
+def step_line(tracker: Tracker) -> str:
+    """`step 40/600  solver reward 0.312  ...  6,230 tokens/s  busy host-0 46%  eta 2 min 10 s`."""
+    parts = [f"step {tracker.done}/{tracker.total}"]
+    for curve in tracker.curves.values():
+        parts.append(f"{curve.scope} {curve.name} {number(tracker.recent(curve))}")
+    parts.append(f"{tracker.tokens_a_second:,.0f} tokens/s")
+    busy = [f"{name} {share:.0%}" for name, share in by_group(tracker.busy).items()]
+    if busy:
+        parts.append(f"busy {' '.join(busy)}")
+    left = tracker.remaining_seconds
+    if left and tracker.done < tracker.total:
+        parts.append(f"eta {duration(left)}")
+    return "  ".join(parts)
+
+
+def evaluation_line(evaluation: EvaluationFinished) -> str:
+    """`evaluation held-out, weights after step 200: exact_match 0.61  digit 0.7`."""
+    figures = main_figures(evaluation.figures)
+    shown = "  ".join(f"{name} {number(value)}" for name, value in figures.items())
+    when = f"after step {evaluation.step}" if evaluation.step else "before the first step"
+    return f"evaluation {evaluation.name}, {when}: {shown}"

@@ -1,0 +1,143 @@
+"""What all simulated workers have in common: one thing at a time, a pool, and what they wait for.
+
+A worker takes messages when it is idle, works for as long as its times say, writes its blocks (and
+waits where its pool is full, taking nothing but `Free` meanwhile), and answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from flowgraph.runtime.messages import Free, Message, PlainHandle
+from flowgraph.runtime.simulate.blocks import Want
+from flowgraph.runtime.simulate.timeline import Span
+
+if TYPE_CHECKING:
+    from flowgraph.runtime.orchestrator.state import Worker
+    from flowgraph.runtime.simulate.world import World
+
+Handles = list[PlainHandle]
+
+ROUNDING_S = 1e-9
+"""Differences of times that are no waiting."""
+
+
+class Actor:
+    """A worker in virtual time. Subclasses take messages in `take`."""
+
+    def __init__(self, world: World, worker: Worker) -> None:
+        self.world = world
+        self.worker = worker
+        self.name = worker.name
+        self.inbox: deque[Message] = deque()
+        self.dead = False
+        self.waits: dict[str, float] = {}
+        self.worked = 0.0
+        self._busy = False
+        self._wants: deque[Want] | None = None
+        self._written: Handles = []
+        self._then: Callable[[Handles], None] | None = None
+        self._idle_since = world.clock.now
+        self._cause = "work"
+
+    def receive(self, message: Message) -> None:
+        """A message has come."""
+        if self.dead:
+            return
+        self.inbox.append(message)
+        if self._wants is not None:
+            self._make_room()
+        elif not self._busy:
+            self.go()
+
+    def go(self) -> None:
+        """Work on what is there, until nothing is, or something takes time."""
+        self.account()
+        while not self._busy and self._wants is None and self.inbox and not self.dead:
+            self.take()
+        if self._wants is None:
+            self._cause = self.waiting_for()
+
+    def take(self) -> None:
+        """Take at least one message from the inbox."""
+        raise NotImplementedError
+
+    def waiting_for(self) -> str:
+        """What an idle worker of this kind waits for now."""
+        raise NotImplementedError
+
+    def work(self, seconds: float, kind: str, then: Callable[[], None], *, step: int = -1) -> None:
+        """Be busy for that many seconds of a core or device, then go on."""
+        self.account()
+        self._busy = True
+        began = self.world.clock.now
+        seconds *= self.world.slowness(self.name)
+        self.worked += seconds
+
+        def ended() -> None:
+            if self.dead:
+                return
+            now = self.world.clock.now
+            self.world.timeline.spans.append(
+                Span(worker=self.name, kind=kind, start=began, end=now, work=seconds, step=step)
+            )
+            self._wait("shared cores", now - began - seconds)
+            self._idle_since, self._busy = now, False
+            then()
+            self.go()
+
+        self.world.cores_of(self.worker).start(seconds, ended)
+
+    def write(self, wants: Sequence[Want], then: Callable[[Handles], None]) -> None:
+        """Write blocks, waiting for room where there is none, and hand their handles on."""
+        self._wants, self._then, self._written = deque(wants), then, []
+        self._idle_since = self.world.clock.now
+        self._write()
+
+    def _write(self) -> None:
+        assert self._wants is not None
+        while self._wants:
+            handle = self.world.blocks.write(self.name, self._wants[0])
+            if handle is None:
+                self._cause = "room in the pool"
+                return
+            self._written.append(handle)
+            self._wants.popleft()
+        self.account()
+        then, self._wants = self._then, None
+        assert then is not None
+        then(self._written)
+
+    def _make_room(self) -> None:
+        """Only `Free` is taken while a block waits; everything else keeps its place."""
+        freed = [message for message in self.inbox if isinstance(message, Free)]
+        if not freed:
+            return
+        self.inbox = deque(m for m in self.inbox if not isinstance(m, Free))
+        for message in freed:
+            self.world.blocks.free(self.name, message)
+        self._write()
+        if self._wants is None:
+            self.go()
+
+    def send(self, message: Message) -> None:
+        self.world.up(self.name, message)
+
+    def account(self) -> None:
+        """Book the time since the last change to what was waited for."""
+        now = self.world.clock.now
+        if not self._busy:
+            self._wait(self._cause, now - self._idle_since)
+        self._idle_since = now
+        if not self._busy and self._wants is None:
+            self._cause = self.waiting_for()
+
+    def _wait(self, cause: str, seconds: float) -> None:
+        if seconds > ROUNDING_S:
+            self.waits[cause] = self.waits.get(cause, 0.0) + seconds
+
+    def stuck(self) -> str:
+        """A sentence's part: what it waits for, when nothing will ever come."""
+        return f"{self.name} waits for {self._cause}"

@@ -1,0 +1,23 @@
+"""How moving records fails. All are `RunFailed`: something that ran, ran into something."""
+
+from flowgraph.ir.errors import RunFailed
+
+
+class PeerLost(RunFailed):
+    """Nothing came from the other side for as long as a fetch waits.
+
+    You get it when a process or its network is gone, or stopped; not for a slow one that still
+    sends. It says from whom, which block, and how much of it had come.
+    """
+
+
+class FetchRefused(RunFailed):
+    """The other side answered that it does not have the block: freed, or its owner is gone."""
+
+
+class BlockCorrupt(RunFailed):
+    """A block's bytes were not what its owner's digests say, again after being sent again."""
+
+
+class TransferCancelled(RunFailed):
+    """The other side of a device transfer ended before it began; nothing was sent."""
