@@ -58,14 +58,12 @@ class RunDirectory:
     def reopen(cls, path: Path) -> RunDirectory:
         """One that exists. Raises ConfigurationError when it is none."""
         path = path.absolute()
+        plan = read_plan(path)
         try:
-            plan = decode((path / "plan.fgplan").read_bytes())
             asked = json.loads((path / "options.json").read_text())
             options = replace(RunOptions(**asked), run_dir=str(path))
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigurationError(
-                f"{path} is no run directory: {error}", hint="the folder that `flowgraph run` made"
-            ) from error
+            raise _no_run(path, error) from error
         return cls(path, plan, options)
 
     def log(self, worker: str) -> str:
@@ -114,3 +112,17 @@ class RunDirectory:
     def close(self) -> None:
         self._events.close()
         self._metrics.close()
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a run directory. Raises ConfigurationError when it is none."""
+    try:
+        return decode((path / "plan.fgplan").read_bytes())
+    except OSError as error:
+        raise _no_run(path, error) from error
+
+
+def _no_run(path: Path, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} is no run directory: {error}", hint="the folder that `flowgraph run` made"
+    )

@@ -1,4 +1,4 @@
-"""`flowgraph compile | run | inspect | doctor`: the commands, and how their errors are told.
+"""`flowgraph compile | run | inspect | ...`: the commands, and how their errors are told.
 
 Nothing heavy is imported here, nor at the top of a command's module: `flowgraph --help` answers
 before Python could have imported torch.
@@ -16,7 +16,9 @@ from flowgraph.cli.session import Session, verbose_option
 COMMANDS = {
     "compile": "flowgraph.cli.commands.compile",
     "run": "flowgraph.cli.commands.run",
+    "resume": "flowgraph.cli.commands.resume",
     "inspect": "flowgraph.cli.commands.inspect",
+    "simulate": "flowgraph.cli.commands.simulate",
     "doctor": "flowgraph.cli.commands.doctor",
 }
 """Each command's module, whose `command` is imported when it is first asked for."""

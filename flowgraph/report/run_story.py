@@ -70,14 +70,11 @@ class RunStory:
 def read_run(folder: Path) -> RunStory:
     """Raises ConfigurationError for a folder that is no run directory or is damaged."""
     outcome = _json(folder / "outcome.json")
-    result = _json(folder / "result.json")
-    state = str(outcome.get("state", "unknown"))
     return RunStory(
         path=folder,
-        # A result is written only by a run that ended well.
-        state="finished" if result and state == "running" else state,
+        state=str(outcome.get("state", "unknown")),
         error=str(outcome.get("error", "")),
-        result=result,
+        result=_json(folder / "result.json"),
         history=read_history(folder / "metrics.jsonl"),
     )
 

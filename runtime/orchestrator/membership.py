@@ -141,7 +141,6 @@ def _window(state: State, unit: int) -> int:
 
 def gate_done(state: State, item: Item, done: Done) -> list[Action]:
     """Take the verdicts that are next in order, and count the readers of what was kept."""
-    task = state.plan.task(item.task)
     first = item.units[0]
     size = state.topology.unit_samples(state.exact)
     handles = {stream: blocks[0] for stream, blocks in done.outputs.items()}

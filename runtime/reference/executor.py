@@ -7,7 +7,6 @@ functions run in the main thread, so `breakpoint()` works in them.
 import os
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan, Task

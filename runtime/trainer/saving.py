@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -46,7 +47,7 @@ def load(module: nn.Module, path: str | Path) -> None:
 
 def save_optimizer(optimizer: torch.optim.Optimizer, path: str | Path) -> None:
     """The state of an optimizer over one flat parameter, as safetensors."""
-    state = next(iter(optimizer.state.values()), {})
+    state: dict[str, Any] = next(iter(optimizer.state.values()), {})
     tensors = {name: torch.as_tensor(value).cpu().clone() for name, value in state.items()}
     save_file(tensors, str(path))
 

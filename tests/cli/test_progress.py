@@ -13,7 +13,7 @@ from flowgraph.cli.progress.tracker import Curve, Tracker, by_group
 from flowgraph.cli.result_object import result_object
 from flowgraph.cli.summary import conservation, print_summary
 from flowgraph.report.headline import duration, headline, main_figures, number
-from flowgraph.runtime.progress import RunStarted
+from flowgraph.runtime.progress import Restarted, RunStarted
 from tests.cli.events import Clock, evaluation, result, step, whole_run
 
 Capture = pytest.CaptureFixture[str]
@@ -78,7 +78,7 @@ def test_lines_are_printed_rarely_but_the_first_and_the_last_step_always(capsys:
     assert [int(line.split()[1].partition("/")[0]) for line in printed[1:-1]] == [
         *range(11, 100, 10)
     ]
-    assert "2 workers ready after 0.8 s; 100 steps to go" in said.err
+    assert "2 workers ready after 0.8 s; 100 steps in all" in said.err
     assert "evaluation held-out, before the first step: exact_match 0.000  digit 0.500" in said.err
 
 
@@ -90,6 +90,18 @@ def test_a_slow_run_is_heard_of_every_quarter_of_a_minute(capsys: Capture) -> No
         clock.now += 20.0
         lines.observe(step(i))
     assert capsys.readouterr().out.count("step ") == 4
+
+
+def test_a_restart_is_told_with_its_cause(capsys: Capture) -> None:
+    clock = Clock()
+    lines = Lines(Tracker(clock), to_stderr=False, now=clock)
+    events = list(whole_run(4))
+    lost = Restarted(cause="worker host-0 was killed", restart=1, of=3)
+    for event in (*events[:5], lost, *events[:3]):
+        lines.observe(event)
+    said = capsys.readouterr().out.splitlines()
+    assert "restart 1 of 3, from the last checkpoint: worker host-0 was killed" in said
+    assert said[-1] == "2 workers ready again; 4 steps in all"
 
 
 def test_an_evaluation_says_whose_weights_it_looked_at() -> None:

@@ -16,6 +16,7 @@ from flowgraph.report import write_report
 from flowgraph.report.curves import Series, chart, round_ticks, smooth, thin
 from flowgraph.report.drawing import draw_graph
 from flowgraph.report.layers import arrange
+from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.run_directory import RunDirectory
 from tests.cli.commands import COUNTING
 from tests.cli.events import whole_run
@@ -29,7 +30,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def finished(tmp_path: Path) -> Path:
     """A run directory with a hundred steps in it."""
     plan = compile_graph(fg.load_graph(str(COUNTING)), TWO_CORES)
-    directory = RunDirectory(tmp_path / "run", plan)
+    directory = RunDirectory.create(RunOptions(run_dir=str(tmp_path / "run")), plan)
     for event in whole_run():
         directory.progress(event)
     directory.outcome("finished")
@@ -75,7 +76,7 @@ def test_a_failed_run_has_a_report_with_its_error_and_its_curves_so_far(finished
 
 def test_a_run_without_a_step_has_a_report(tmp_path: Path) -> None:
     plan = compile_graph(fg.load_graph(str(COUNTING)), TWO_CORES)
-    RunDirectory(tmp_path / "run", plan).close()
+    RunDirectory.create(RunOptions(run_dir=str(tmp_path / "run")), plan).close()
     assert "counting" in write_report(tmp_path / "run").read_text()
 
 

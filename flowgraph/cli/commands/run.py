@@ -1,6 +1,5 @@
 """`flowgraph run`: a graph or a plan, to its end, watched."""
 
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -12,15 +11,13 @@ import click
 from flowgraph.cli.before_run import remarks
 from flowgraph.cli.failure import explain
 from flowgraph.cli.options import Request, graph_options
-from flowgraph.cli.session import verbose_option, wall_seconds
+from flowgraph.cli.session import verbose_option
 from flowgraph.cli.target import load_plan, source_of
+from flowgraph.cli.watched import watch
 from flowgraph.ir.errors import ConfigurationError, RunFailed
 from flowgraph.ir.plan import Plan
 
 if TYPE_CHECKING:
-    from flowgraph.cli.progress.lines import Lines
-    from flowgraph.cli.progress.live import LiveDisplay
-    from flowgraph.cli.progress.tracker import Tracker
     from flowgraph.runtime.options import RunOptions
     from flowgraph.runtime.progress import Observer, RunResult
 
@@ -35,6 +32,8 @@ class Asked:
     only: int | None
     exact: bool
     record: bool
+    checkpoint_every: int
+    restarts: int
     as_json: bool
 
 
@@ -57,6 +56,21 @@ class Asked:
 @click.option("--exact", is_flag=True, help="Bit-reproducible: equal on any plan of the graph.")
 @click.option(
     "--record", is_flag=True, help="Keep the first update's rows and gradients under DIR/record."
+)
+@click.option(
+    "--checkpoint-every",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Steps between checkpoints (default 0: one every 30 s).",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="How often lost workers are replaced.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one last line of JSON.")
 @verbose_option
@@ -90,7 +104,7 @@ def run_folder(asked: str | None, name: str) -> Path:
         if folder.exists():
             raise ConfigurationError(
                 f"run directory {asked} exists already",
-                hint="another --run-dir, or remove that one",
+                hint=f"another --run-dir; or flowgraph resume {asked} to go on with it",
             )
         return folder
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -99,52 +113,6 @@ def run_folder(asked: str | None, name: str) -> Path:
 
 
 def _run(plan: Plan, asked: Asked, folder: Path) -> None:
-    from rich.console import Console
-
-    from flowgraph.cli.progress.tracker import Tracker
-    from flowgraph.cli.result_object import result_object
-    from flowgraph.cli.summary import print_summary
-    from flowgraph.ir.binary import plan_hash
-    from flowgraph.report import write_report
-
-    tracker = Tracker()
-    console = Console(stderr=asked.as_json, highlight=False, soft_wrap=True)
-    click.echo(f"run directory: {folder}", err=asked.as_json)
-    try:
-        result = _execute(plan, asked, folder, tracker, console)
-        found = result_object(
-            result, plan_hash=plan_hash(plan), wall_s=wall_seconds(), run_dir=str(folder.absolute())
-        )
-        (folder / "result.json").write_text(json.dumps(found, indent=1) + "\n")
-    except RunFailed as error:
-        if tracker.done:
-            _report_failed(folder, error)
-        raise
-    report = write_report(folder) if tracker.done else None
-    if asked.only is not None:
-        console.print(f"sample {asked.only} went through all stages without a failure")
-    else:
-        name = plan.graph.name
-        print_summary(console, tracker, result, name=name, wall_s=found["wall_s"])
-    if report:
-        console.print(f"report: {report}")
-    if asked.as_json:
-        click.echo(json.dumps({**found, "wall_s": round(wall_seconds(), 3)}))
-
-
-def _report_failed(folder: Path, error: RunFailed) -> None:
-    """The curves so far; whatever goes wrong with them must not hide why the run failed."""
-    from flowgraph.report import write_report
-
-    try:
-        error.add_note(f"report: {write_report(folder)}")
-    except Exception as unreadable:
-        error.add_note(f"no report could be drawn: {type(unreadable).__name__}: {unreadable}")
-
-
-def _execute(
-    plan: Plan, asked: Asked, folder: Path, tracker: "Tracker", console: Any
-) -> "RunResult":
     from flowgraph.runtime.options import RunOptions
 
     options = RunOptions(
@@ -153,13 +121,18 @@ def _execute(
         exact=asked.exact,
         record=asked.record,
         only=asked.only,
+        checkpoint_every=asked.checkpoint_every,
+        restarts=asked.restarts,
     )
-    with _display(plan, asked, tracker, console) as display:
+
+    def execute(observe: "Observer") -> "RunResult":
         if asked.reference:
-            return _reference(plan, options, display.observe)
+            return _reference(plan, options, observe)
         from flowgraph.runtime.shell import run_plan
 
-        return run_plan(plan, options, display.observe)
+        return run_plan(plan, options, observe)
+
+    watch(plan, folder, execute, as_json=asked.as_json, plain=asked.reference, only=asked.only)
 
 
 def _reference(plan: Plan, options: "RunOptions", observe: "Observer") -> "RunResult":
@@ -172,15 +145,3 @@ def _reference(plan: Plan, options: "RunOptions", observe: "Observer") -> "RunRe
         # It went through the user's coroutine; asyncio would report that task as unretrieved.
         logging.getLogger("asyncio").disabled = True
         raise RunFailed("interrupted: the run was ended") from error
-
-
-def _display(plan: Plan, asked: Asked, tracker: "Tracker", console: Any) -> "Lines | LiveDisplay":
-    """Live on a terminal; lines elsewhere, and where the user's breakpoint() must be readable."""
-    if console.is_terminal and not asked.reference:
-        from flowgraph.cli.progress.live import LiveDisplay
-
-        workers = sum(group.replicas for group in plan.groups)
-        return LiveDisplay(tracker, console, name=plan.graph.name, workers=workers)
-    from flowgraph.cli.progress.lines import Lines
-
-    return Lines(tracker, to_stderr=asked.as_json)

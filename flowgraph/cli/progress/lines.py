@@ -7,7 +7,13 @@ import click
 
 from flowgraph.cli.progress.tracker import Tracker, by_group
 from flowgraph.report.headline import duration, main_figures, number
-from flowgraph.runtime.progress import EvaluationFinished, Progress, RunStarted, StepFinished
+from flowgraph.runtime.progress import (
+    EvaluationFinished,
+    Progress,
+    Restarted,
+    RunStarted,
+    StepFinished,
+)
 
 STEPS_APART = 10
 SECONDS_APART = 2.0
@@ -39,7 +45,10 @@ class Lines:
                 took = duration(self._tracker.started_after or 0.0)
                 workers = len(self._tracker.workers)
                 ready = f"{workers} workers" if workers != 1 else "1 process"
-                self._print(f"{ready} ready after {took}; {progress.steps} steps to go")
+                again = " again" if self._tracker.restarts else f" after {took}"
+                self._print(f"{ready} ready{again}; {progress.steps} steps in all")
+            case Restarted():
+                self._print(restart_line(progress))
             case StepFinished() if self._due():
                 self._printed_at, self._printed_step = self._now(), self._tracker.done
                 self._print(step_line(self._tracker))
@@ -71,6 +80,11 @@ def step_line(tracker: Tracker) -> str:
     if left and tracker.done < tracker.total:
         parts.append(f"eta {duration(left)}")
     return "  ".join(parts)
+
+
+def restart_line(restart: Restarted) -> str:
+    """`restart 1 of 3, from the last checkpoint: worker lm.gang-0 was killed`."""
+    return f"restart {restart.restart} of {restart.of}, from the last checkpoint: {restart.cause}"
 
 
 def evaluation_line(evaluation: EvaluationFinished) -> str:

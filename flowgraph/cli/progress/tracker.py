@@ -9,6 +9,7 @@ from flowgraph.report.headline import headline
 from flowgraph.runtime.progress import (
     EvaluationFinished,
     Progress,
+    Restarted,
     RunStarted,
     StepFinished,
     WorkerStarted,
@@ -38,6 +39,7 @@ class Tracker:
         self.began = now()
         self.started_after: float | None = None
         self.workers: list[WorkerStarted] = []
+        self.restarts: list[Restarted] = []
         self.total = 0
         self.done = 0
         self.curves: dict[str, Curve] = {}
@@ -53,7 +55,11 @@ class Tracker:
             case RunStarted():
                 self.total = progress.steps
                 self._mark = self._now()
-                self.started_after = self._mark - self.began
+                if self.started_after is None:
+                    self.started_after = self._mark - self.began
+            case Restarted():
+                self.workers = []
+                self.restarts.append(progress)
             case StepFinished():
                 self._step(progress)
             case EvaluationFinished():
