@@ -4,7 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 FLOWGRAPH := $(BIN)/flowgraph
+
+# The root's folders `ir/`, `kernels/`, ... must not shadow other distributions of these names, so
+# Python is kept from putting the root on its path; benchmarks and tests, which are not installed,
+# ask for it by name.
 export PYTHONSAFEPATH = 1
+FROM_ROOT := PYTHONPATH="$(CURDIR)" $(BIN)/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test demo demo-vlm learn bench lint
@@ -14,12 +19,13 @@ help: ## this list
 
 setup: $(STAMP) ## make .venv and install this checkout in it, editable
 
+# Touched last: an interrupted set-up is taken up again, a finished one is not.
 $(STAMP): setup.py pyproject.toml constraints/cpu.txt tools/setup.sh
 	PYTHON=$(PYTHON) VENV=$(VENV) sh tools/setup.sh
 	@touch $@
 
 test: setup ## all tests (under 10 minutes on 2 cores)
-	$(BIN)/python -m pytest
+	$(FROM_ROOT) -m pytest
 
 demo: setup ## train two cooperating agents, live, and draw the report
 	$(FLOWGRAPH) run examples/marl_arithmetic.py
@@ -28,10 +34,10 @@ demo-vlm: setup ## train a vision-language model on handwritten digits
 	$(FLOWGRAPH) run examples/vlm_digits.py
 
 learn: setup ## both examples over 3 seeds each; writes docs/results.md (long)
-	$(BIN)/python -m benchmarks.learn
+	$(FROM_ROOT) -m benchmarks.learn
 
 bench: setup ## performance figures, as ratios
-	$(BIN)/python -m benchmarks
+	$(FROM_ROOT) -m benchmarks
 
 lint: setup ## linters, strict types, layering
 	$(BIN)/ruff check .

@@ -52,26 +52,31 @@ def pins() -> dict[str, str]:
 
 def imported(*folders: str) -> set[str]:
     """Top-level names of modules that the folders' files import, wherever in the file."""
-    return {name for folder in folders for file in sources(ROOT / folder) for name in names(file)}
+    return {
+        module.partition(".")[0]
+        for folder in folders
+        for file in sources(ROOT / folder)
+        for module in modules(file)
+    }
 
 
 def sources(folder: Path) -> Iterator[Path]:
     return (file for file in folder.rglob("*.py") if "golden" not in file.parts)
 
 
-def names(file: Path) -> Iterator[str]:
+def modules(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module.partition(".")[0]
+            yield node.module
 
 
-def distributions(modules: set[str]) -> set[str]:
+def distributions(names: set[str]) -> set[str]:
     """Canonical names of the distributions that third parties' modules come from."""
     owners = packages_distributions()
-    third = modules - sys.stdlib_module_names
-    return {canonicalize_name(name) for module in third for name in owners.get(module, ())}
+    third = names - sys.stdlib_module_names
+    return {canonicalize_name(owner) for name in third for owner in owners.get(name, ())}
 
 
 def test_every_subpackage_of_setup_py_has_a_relative_link_in_flowgraph() -> None:
@@ -91,6 +96,21 @@ def test_every_folder_with_code_is_a_package() -> None:
         folders = {file.parent for file in (ROOT / root).rglob("*.py")}
         bare = [str(f.relative_to(ROOT)) for f in folders if not (f / "__init__.py").exists()]
         assert not bare, "setup.py does not install what has no __init__.py"
+
+
+def test_of_the_runtime_compiler_and_policy_import_policy_only() -> None:
+    for folder in ("passes", "runtime/policy"):
+        for file in sources(ROOT / folder):
+            reached = [m for m in modules(file) if m.startswith("flowgraph.runtime")]
+            strangers = [m for m in reached if not m.startswith("flowgraph.runtime.policy")]
+            assert not strangers, f"{file.relative_to(ROOT)} imports {strangers}"
+
+
+def test_policy_imports_ir_and_itself_only() -> None:
+    for file in sources(ROOT / "runtime" / "policy"):
+        ours = [m for m in modules(file) if m.partition(".")[0] == "flowgraph"]
+        known = ("flowgraph.ir", "flowgraph.runtime.policy")
+        assert not [m for m in ours if not m.startswith(known)], file.relative_to(ROOT)
 
 
 def test_all_that_the_package_imports_is_declared() -> None:

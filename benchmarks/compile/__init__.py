@@ -1,0 +1,1 @@
+"""How fast the compiler is, and how good its answers are."""
