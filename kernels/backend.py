@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +27,11 @@ def launches_kernels(tensor: Tensor) -> bool:
 def path(kernel: str, tensor: Tensor) -> ModuleType:
     """The module that does `kernel` for `tensor`: `device.<kernel>` or `reference.<kernel>`."""
     side = "device" if launches_kernels(tensor) else "reference"
+    return _module(side, kernel)
+
+
+@cache
+def _module(side: str, kernel: str) -> ModuleType:
     return importlib.import_module(f"flowgraph.kernels.{side}.{kernel}")
 
 

@@ -191,6 +191,25 @@ class PackLayout:
         counts = np.bincount(self.pack_of, minlength=self.packs)
         return np.arange(self.order.size) - np.repeat(np.cumsum(counts) - counts, counts)
 
+    def coarser(self, rows: int) -> PackLayout:
+        """The layout of results that have one row for every `rows` of these, next to one another.
+
+        For `unpack` behind a module that merges rows. ValueError where a segment would be torn.
+        """
+        parts = (self.source, self.start, self.sizes, np.array([self.length]))
+        if any((part % rows).any() for part in parts):
+            raise ValueError(f"expects segments that start and end at multiples of {rows} rows")
+        return PackLayout(
+            order=self.order,
+            pack_of=self.pack_of,
+            source=self.source // rows,
+            start=self.start // rows,
+            sizes=self.sizes // rows,
+            packs=self.packs,
+            length=self.length // rows,
+            offsets=self.offsets // rows,
+        )
+
     def places(self, rows: Int64s) -> Int64s:
         """Where rows of the ragged values stand in the packs laid end to end: int64, like `rows`.
 

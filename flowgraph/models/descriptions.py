@@ -18,7 +18,8 @@ def describe(factory: str, params: Mapping[str, Any]) -> dict[str, Any]:
     Always has `kind` ("decoder", "vit" or "generic") and `parameters` (exact; None for a generic
     module, whose size only a run of `profile` knows). Decoders add layers, width, heads, kv_heads,
     hidden, vocab, max_length, head_width, tied; vision towers layers, width, heads, hidden, patch,
-    merge, out_width, and `inputs`, the fields that they read. Raises ValueError or TypeError for parameters the factory would refuse.
+    merge, out_width, and `inputs`, the fields that they read. Raises ValueError or TypeError for
+    parameters the factory would refuse.
     """
     if factory == f"{FACTORIES}:decoder":
         return _describe_decoder(DecoderConfig(**params))

@@ -1,4 +1,4 @@
-"""Model factories: what a graph names and a worker calls.
+"""Factories of models and of their tokenizers: what a graph names and a worker calls.
 
 A factory takes plain data by keyword and returns a module on the CPU in float32. Initial weights
 come from torch's global generator: call `torch.manual_seed(seed)` before, and equal seeds and
@@ -14,6 +14,7 @@ from flowgraph.models.configs import DecoderConfig, ViTConfig
 if TYPE_CHECKING:
     from flowgraph.models.decoder_lm import DecoderLM
     from flowgraph.models.huggingface import HuggingFaceLM
+    from flowgraph.models.huggingface_tokenizer import HuggingFaceTokenizer
     from flowgraph.models.huggingface_vision import HuggingFaceVisionTower
     from flowgraph.models.vision_transformer import VisionTransformer
 
@@ -110,3 +111,13 @@ def hf_vision_tower(*, path: str) -> HuggingFaceVisionTower:
     from flowgraph.models.huggingface_vision import load_vision_tower
 
     return load_vision_tower(path)
+
+
+def hf_tokenizer(*, path: str, gguf_file: str | None = None) -> HuggingFaceTokenizer:
+    """The tokenizer of a model in a local folder or GGUF file; arguments as `hf_causal_lm`.
+
+    An agent takes it as `tokenizer=fg.model(hf_tokenizer, path=...)`. Needs the `hf` extra.
+    """
+    from flowgraph.models.huggingface_tokenizer import HuggingFaceTokenizer
+
+    return HuggingFaceTokenizer(path, gguf_file)

@@ -7,7 +7,6 @@ size. Legend: R rows, P patches of a row, M = merge * merge, F = P / M features 
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import cast
 
 import torch
@@ -82,18 +81,16 @@ class VisionTransformer(nn.Module):
         offsets["patches"] int64 [N + 1]. Images share rows where that is cheaper: small ones beside
         large ones. The shapes depend on the images' sizes alone.
         """
-        ends = offsets["patches"].cpu()
-        lengths, merged = ends.diff(), self.config.merge**2
+        ends, merged = offsets["patches"].cpu(), self.config.merge**2
         if int(ends[-1]) == 0:
             return columns["patches"].new_zeros((0, self.config.feature_width)), ends
-        packs = pack_cheapest(lengths.numpy())
+        packs = pack_cheapest(ends.diff().numpy())
         plan = PackPlan(order=packs.order, bounds=packs.boundaries, length=packs.cap)
         names = ("patches", "rows", "cols")
         packed = pack({name: Ragged(columns[name], ends) for name in names}, plan)
         patches, rows, cols = (packed[name] for name in names)
         features = self.forward(patches, packed.segment_ids + 1, rows, cols)
-        squares = replace(plan, length=packs.cap // merged).layout(lengths // merged)
-        return unpack(features, squares).values, ends // merged
+        return unpack(features, packed.layout.coarser(merged)).values, ends // merged
 
     def _positions(self, rows: Tensor, cols: Tensor) -> Tensor:
         """[R, P, width]: sines and cosines of the row in one half, of the column in the other."""

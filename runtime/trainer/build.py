@@ -17,10 +17,10 @@ from flowgraph.runtime.randomness import key
 def build_module(declared: Module, root: str, seed: int, *, exact: bool = False) -> nn.Module:
     """The module with its initial weights, in its declared dtype, on the CPU.
 
-    Weights depend on (`seed`, the module's name or that of the one it starts as, the factory and its
-    parameters) alone; torch's global generator is left as it was. The module is in eval mode: dropout would draw numbers
-    that depend on who runs it. Raises GraphError when the factory gives no module, and whatever
-    it raises itself.
+    Weights depend on (`seed`, the name of the module or of the one it starts as, the factory and
+    its parameters) alone; torch's global generator is left as it was. The module is in eval mode:
+    dropout would draw numbers that depend on who runs it. Raises GraphError when the factory gives
+    no module, and whatever it raises itself.
     """
     factory = load(declared.factory, root, exact=exact)
     first = declared.starts_as or declared.name

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from flowgraph.kernels import gather_rows, write_rows_
+from flowgraph.kernels import gather_rows, scatter_rows, write_rows_
 from flowgraph.runtime.trainer.micro_batch import MicroBatch
 from flowgraph.runtime.trainer.spec import TrainSpec
 from flowgraph.runtime.trainer.tensors import DeviceColumns
 
 RENAMED = {"behaviour_logprobs": "logprobs"}
 """What a loss calls the log-probs that rows were sampled with: `logprobs` are its outputs'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """Which of T tokens each of U predictions is for.
+
+    selected: int64 [S], tokens that are predicted. of: int64 [S], by which prediction; None where
+    each is by its own, in order.
+    """
+
+    tokens: int
+    selected: Tensor
+    of: Tensor | None
+
+    def each(self, values: Tensor) -> Tensor:
+        """Values [U, ...] of predictions, for each selected token: [S, ...]."""
+        return values if self.of is None else gather_rows(values, self.of)
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Values [U, ...] of predictions at their tokens: [T, ...], 0 elsewhere."""
+        return scatter_rows(self.each(values), self.selected, self.tokens)
 
 
 class Outputs:
@@ -32,18 +54,15 @@ class Outputs:
         logprobs: Tensor,
         entropy: Tensor,
         segment_ids: Tensor,
-        selected: Tensor,
-        state_of: Tensor,
+        places: Places,
         states: Tensor,
         module: Any,
     ) -> None:
-        """selected: int64 [S], tokens that count. states: [U, D]; state_of: int64 [S], which of
-        them each is predicted from."""
+        """states: [U, D], what tokens are predicted from. places: which tokens."""
         self.logprobs = logprobs
         self.entropy = entropy
         self.segment_ids = segment_ids
-        self._selected = selected
-        self._state_of = state_of
+        self._places = places
         self._states = states
         self._module = module
 
@@ -51,9 +70,9 @@ class Outputs:
     def predictions(self) -> Tensor:
         """The likeliest token at each place, int64 [T]; -1 outside `loss_mask`."""
         with torch.no_grad():
-            best = gather_rows(self._module.logits(self._states).argmax(-1), self._state_of)
+            best = self._module.logits(self._states).argmax(-1)
         nothing = torch.full_like(self.segment_ids, -1, dtype=torch.int64)
-        return write_rows_(nothing, self._selected, best, distinct=True)
+        return write_rows_(nothing, self._places.selected, self._places.each(best), distinct=True)
 
 
 class Fields(Mapping[str, Tensor]):

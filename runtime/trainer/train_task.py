@@ -142,13 +142,7 @@ class TrainTask:
             raise StageFailed(stage.name, None, str(error), at=stage.at) from error
         mask = effective_mask(given, tokens.size, pieces)
         item = pack_pieces(
-            pieces,
-            tokens,
-            rows.offsets,
-            mask,
-            limits,
-            visual=rows.visual,
-            device=self._device,
+            pieces, tokens, rows.offsets, mask, limits, visual=rows.visual, device=self._device
         )
         return _Packed(
             tokens=tokens,

@@ -186,6 +186,79 @@ def test_offsets_that_are_no_offsets_are_refused(offsets: torch.Tensor) -> None:
         Ragged(torch.zeros(4), offsets)
 
 
+def pieces(lengths: list[int], cap: int) -> PackPlan:
+    """Every sample but the first in pieces of at most `cap` rows, last sample first, two a pack."""
+    cut = [
+        (sample, begin, min(cap, length - begin))
+        for sample, length in list(enumerate(lengths))[:0:-1]
+        for begin in range(0, length, cap)
+    ]
+    order, starts, sizes = (np.array(column, np.int64) for column in zip(*cut, strict=True))
+    bounds = np.append(np.arange(0, len(cut), 2), len(cut))
+    return PackPlan(order=order, bounds=bounds, length=2 * cap, starts=starts, sizes=sizes)
+
+
+@pytest.mark.parametrize("cap", [4, 300])
+def test_a_plan_may_take_pieces_of_samples(cap: int, device: torch.device) -> None:
+    lengths = [5, 9, 0, 4, 11]
+    case = Case([length * cap // 4 for length in lengths], [], 1, None)
+    field = case.fields(device)["features"]
+    plan = pieces(case.lengths, cap)
+    packed = pack({"x": field}, plan)
+    assert plan.starts is not None
+    assert plan.sizes is not None
+    spans = zip(packed.layout.target.tolist(), plan.order.tolist(), plan.starts.tolist(),
+                plan.sizes.tolist(), strict=True)  # fmt: skip
+    for at, sample, start, size in spans:
+        here = packed["x"].flatten(0, 1)[at : at + size]
+        assert torch.equal(here, field.row(sample)[start : start + size])
+        assert packed.positions.flatten()[at : at + size].tolist() == list(range(size))
+    back = unpack(packed["x"], packed.layout)
+    assert not back.row(0).any()
+    assert all(torch.equal(back.row(sample), field.row(sample)) for sample in range(1, 5))
+
+
+@pytest.mark.parametrize(
+    ("order", "starts", "sizes", "message"),
+    [
+        ([0, 0], [0, 1], [2, 1], "rows of sample 0 are taken twice"),
+        ([1, 0], [0, 2], [4, 2], r"sample 0 has 3 rows, row 3 is asked for"),
+        ([0], [-1], [2], "none below 0"),
+        ([0, 1], [0], [1], r"expects both, \[2\]"),
+    ],
+)
+def test_pieces_that_are_none_are_refused(
+    order: list[int], starts: list[int], sizes: list[int], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        PackPlan(
+            order=np.array(order), bounds=np.array([0, len(order)]),
+            starts=np.array(starts), sizes=np.array(sizes),
+        ).layout(torch.tensor([3, 4]))  # fmt: skip
+
+
+@hypothesis.settings(kernels)
+@hypothesis.given(case=cases())
+def test_places_say_where_each_row_went(case: Case) -> None:
+    rows = torch.arange(sum(case.lengths))
+    offsets = torch.tensor([0, *case.lengths]).cumsum(0)
+    packed = pack({"row": Ragged(rows, offsets)}, case.plan(), padding={"row": -1})
+    places = packed.layout.places(rows.numpy())
+    flat = packed["row"].flatten().tolist()
+    kept = [flat.index(row) if row in flat else -1 for row in rows.tolist()]
+    assert places.tolist() == kept
+
+
+def test_a_coarser_layout_brings_back_merged_rows() -> None:
+    field = Ragged(torch.arange(16), torch.tensor([0, 4, 12, 16]))
+    packed = pack({"x": field}, PackPlan.of([[1], [2, 0]], length=8))
+    merged = packed["x"].reshape(2, 2, 4)[..., 0]
+    back = unpack(merged, packed.layout.coarser(4))
+    assert (back.values.tolist(), back.offsets.tolist()) == ([0, 4, 8, 12], [0, 1, 3, 4])
+    with pytest.raises(ValueError, match="multiples of 3 rows"):
+        packed.layout.coarser(3)
+
+
 def test_addresses_past_two_to_the_31_are_exact() -> None:
     # 190,485 tokens of 12,288 elements, and far more, as numbers only
     lengths = torch.tensor([190_485, 3, 2**31, 0, 5])

@@ -147,18 +147,16 @@ def test_the_vision_tower_gives_each_image_what_it_gets_alone(tmp_path: Path) ->
     torch.testing.assert_close(both[:2], first[:2], atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(both[2:5], second[:3], atol=2e-6, rtol=1e-5)
     assert both[5:].eq(0).all()
-    columns = {
+    whole = {
         name: torch.from_numpy(np.concatenate([getattr(part, name) for part in parts]))
         for name in ("patches", "rows", "cols")
     }
     ends = torch.tensor([0, 8, 20])
-    features, of_images = tower.encode(columns, {"patches": ends})
+    features, of_images = tower.encode(whole, {"patches": ends})
     torch.testing.assert_close(features, both[:5], atol=2e-6, rtol=1e-5)
     assert of_images.tolist() == [0, 2, 5]
-    assert tower.encode({n: c[:0] for n, c in columns.items()}, {"patches": ends[:1]})[0].shape == (
-        0,
-        24,
-    )
+    nothing = {name: column[:0] for name, column in whole.items()}
+    assert tower.encode(nothing, {"patches": ends[:1]})[0].shape == (0, 24)
 
 
 def test_a_missing_folder_is_named() -> None:

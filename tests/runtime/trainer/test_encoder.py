@@ -121,6 +121,25 @@ def test_features_go_to_their_rows_in_the_order_of_the_items() -> None:
     assert np.array_equal(outcomes[0][1], outcomes[1][1])
 
 
+def test_several_micro_batches_add_up_to_the_gradient_of_all_features() -> None:
+    plan = vision_plan(micro_batch=8)
+    expected = together(plan, SIZES)
+    for got, wanted in zip(apart(plan, SIZES, [0, 6], whole=True), expected, strict=True):
+        assert difference(got, wanted) < 1e-5
+
+
+def test_features_that_two_rows_share_get_both_gradients() -> None:
+    plan = vision_plan()
+    (tokens,), (pictures,) = units([[2, 3]], [0, 1])
+    features = rank_of(plan, "vit").apply("encode", item("encode", {"images": [pictures]}))
+    back = []
+    for batch in (tokens, Batch.concat([tokens, tokens])):
+        result = rank_of(plan).train("train", item("train", {"rows": [batch], **features}))
+        back.append(result.gradients["features"][0]["features"].values)
+    assert back[0].any()
+    np.testing.assert_allclose(back[1], 2 * back[0], rtol=1e-5, atol=1e-6)
+
+
 def test_units_without_any_image_train_and_their_encoder_gets_zero() -> None:
     plan = vision_plan()
     lm_gradient, vit_gradient = apart(plan, [[], [], []], [0, 1, 3], whole=False)
