@@ -300,7 +300,7 @@ MESSAGES: Mapping[str, type[Any]] = {
     )
 }
 _FIELDS = {name: tuple(f.name for f in fields(cls)) for name, cls in MESSAGES.items()}
-_CHECKS = {name: tuple(field_checks(cls).values()) for name, cls in MESSAGES.items()}
+_READERS = {name: (cls, tuple(field_checks(cls).items())) for name, cls in MESSAGES.items()}
 
 FROM_WORKERS = tuple(cls for name, cls in MESSAGES.items() if "worker" in _FIELDS[name])
 """What a worker may say: it names itself. From a worker, anything else is refused."""
@@ -309,8 +309,10 @@ FROM_WORKERS = tuple(cls for name, cls in MESSAGES.items() if "worker" in _FIELD
 def encode(message: Message) -> bytes:
     """The message's wire form."""
     name = type(message).__name__
-    values = [getattr(message, field) for field in _FIELDS[name]]
-    packed: bytes = msgpack.packb([VERSION, name, *values])
+    parts: list[Any] = [VERSION, name]
+    for field in _FIELDS[name]:
+        parts.append(getattr(message, field))
+    packed: bytes = msgpack.packb(parts)
     return packed
 
 
@@ -319,18 +321,23 @@ def decode(data: bytes | memoryview) -> Message:
     parts = unpack(data, MAX_BYTES)
     if type(parts) is not tuple or len(parts) < 2 or type(parts[0]) is not int:
         raise BadMessage("a message that is not [version, name, field, ...]")
-    version, name, *values = parts
+    version, name = parts[0], parts[1]
     if version != VERSION:
         raise BadMessage(f"a message of version {version}, not {VERSION}")
-    cls = MESSAGES.get(name) if type(name) is str else None
-    if cls is None:
+    reader = _READERS.get(name) if type(name) is str else None
+    if reader is None:
         shown = repr(name[:60]) if isinstance(name, str | bytes) else type(name).__name__
         raise BadMessage(f"a message of unknown type {shown}")
-    names = _FIELDS[name]
-    if len(values) != len(names):
-        raise BadMessage(f"a {name} of {len(values)} fields, not {len(names)}")
-    for field, value, check in zip(names, values, _CHECKS[name], strict=True):
+    cls, checks = reader
+    if len(parts) - 2 != len(checks):
+        raise BadMessage(f"a {name} of {len(parts) - 2} fields, not {len(checks)}")
+    values: dict[str, Any] = {}
+    at = 2
+    for field, check in checks:
+        value = parts[at]
         if not check(value):
             raise BadMessage(f"a {name} whose '{field}' has a wrong type or range")
-    message: Message = cls(**dict(zip(names, values, strict=True)))
+        values[field] = value
+        at += 1
+    message: Message = cls(**values)
     return message

@@ -39,6 +39,10 @@ def _column(field: Field, rows: Sequence[Any]) -> Column:
         if numbers is not None:
             return Column(field.dtype, numbers)
     depth = len(field.ragged)
+    if depth == 1 and field.dtype != "str":
+        whole = _plain_arrays(field, rows)
+        if whole is not None:
+            return whole
     flat: list[Values] = []
     sizes: list[list[int]] = [[] for _ in range(depth + (field.dtype == "str"))]
     shape: tuple[int, ...] | None = None
@@ -69,6 +73,32 @@ def _plain_numbers(field: Field, rows: Sequence[Any]) -> Values | None:
         return _cast(field.dtype, np.array(cells))
     except (_Mismatch, OverflowError):
         return None
+
+
+def _plain_arrays(field: Field, rows: Sequence[Any]) -> Column | None:
+    """All cells of a field with one ragged dim at once, when all are arrays (or tensors) of its
+    own dtype and fixed dims; None when one is odd: cell by cell finds out which and what to say."""
+    name, storage, fixed = field.name, STORAGE[field.dtype], field.dims[1:]
+    arrays: list[Values] = []
+    for row in rows:
+        cell = row.get(name) if type(row) is dict else getattr(row, name, None)
+        if not hasattr(cell, "__array__"):
+            return None
+        try:
+            array = np.asarray(cell)
+        except (ValueError, TypeError, RuntimeError):
+            return None
+        if array.dtype != storage or array.ndim != 1 + len(fixed):
+            return None
+        arrays.append(array)
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) != 1:
+        return None
+    wanted = zip(fixed, shapes.pop(), strict=True)
+    if not all(not isinstance(want, int) or want == have for want, have in wanted):
+        return None
+    sizes = np.fromiter(map(len, arrays), np.int64, len(arrays))
+    return Column(field.dtype, np.concatenate(arrays), (bounds_of(sizes),))
 
 
 def _joined(field: Field, flat: list[Values], shape: tuple[int, ...] | None) -> Values:

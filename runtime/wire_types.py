@@ -19,6 +19,9 @@ MAX_DEPTH = 16
 CHEAP_BYTES = 1 << 24
 """Memory that lying length headers may make msgpack ask for before the bytes are walked first."""
 
+SMALL = 1 << 10
+"""So few bytes cannot claim more than CHEAP_BYTES, whatever they are."""
+
 Check = Callable[[Any], bool]
 
 
@@ -34,7 +37,7 @@ def unpack(data: bytes | memoryview, max_bytes: int) -> Any:
     """The msgpack tree in `data`, arrays as tuples. Raises BadMessage."""
     if len(data) > max_bytes:
         raise BadMessage(f"a message of {len(data)} bytes; at most {max_bytes} are read")
-    if _claims_much(data):
+    if len(data) > SMALL and _claims_much(data):
         _walk(data)
     try:
         return msgpack.unpackb(data, use_list=False, strict_map_key=True)
@@ -45,13 +48,16 @@ def unpack(data: bytes | memoryview, max_bytes: int) -> Any:
 def checker(annotation: Any) -> Check:
     """Whether a decoded value is of the annotated type, all the way down.
 
-    Knows int (64 bits), float (an int passes), str, bytes, bool, None, unions, tuples, Mapping, and
-    `Annotated[..., check]` for what annotations cannot say. Raises TypeError for anything else.
+    Knows int (64 bits), float (an int passes), str, bytes, bool, None, unions, tuples, Mapping,
+    Any (what msgpack knows, not too deep), and `Annotated[..., check]` for what annotations cannot
+    say. Raises TypeError for anything else.
     """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         found: Check = arguments[1]
         return found
+    if annotation is Any:
+        return _is_shallow
     if annotation in _SCALARS:
         return _SCALARS[annotation]
     if origin is Union or origin is types.UnionType:
@@ -77,6 +83,20 @@ def field_checks(cls: type[Any]) -> Mapping[str, Check]:
 
 def _is_int(value: Any) -> bool:
     return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, tuple | dict)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _fixed(each: tuple[Check, ...]) -> Check:

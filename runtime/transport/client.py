@@ -170,9 +170,10 @@ class BlockClient:
         for action in actions:
             match action:
                 case Say():
-                    self._control[self._sources[fetch.fetch].endpoint].send(encode(action.message))
+                    control = self._control[self._sources[fetch.fetch].endpoint]
+                    _send(control, encode(action.message))
                 case Join():
-                    self._bulk_of(action.endpoint).send(action.token)
+                    _send(self._bulk_of(action.endpoint), action.token)
         if fetch.over and fetch.fetch in self._running:
             del self._running[fetch.fetch], self._fetches[fetch.fetch]
             del self._sources[fetch.fetch]
@@ -226,3 +227,11 @@ class BlockClient:
             if socket.recv_into(into) == stop - start:  # a longer one is cut off, and damaged
                 found = digest(into)
         self._act(fetch, fetch.arrived(message.attempt, message.index, found, self._clock()))
+
+
+def _send(socket: Socket, data: bytes) -> None:
+    """Never waits: a server that shut us out takes nothing, and the fetch's patience ends it."""
+    try:
+        socket.send(data, zmq.NOBLOCK)
+    except zmq.Again:
+        return

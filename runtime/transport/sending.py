@@ -101,11 +101,6 @@ class Outbox:
         """The receiver wants no more, or cannot be reached."""
         self._fetches.pop(key, None)
 
-    def lose(self, peer: bytes) -> None:
-        """Nobody can be reached under that name any more."""
-        for key in [key for key in self._fetches if key.peer == peer]:
-            del self._fetches[key]
-
     def take(self) -> Order | None:
         """The next chunk to send, counted as sent; None when nothing may be sent now."""
         if self.in_flight >= self._budget:

@@ -38,6 +38,9 @@ from flowgraph.runtime.wire_types import BadMessage
 TOKEN = 16
 """Bytes of the secret by which a receiver collects its chunks in the clear."""
 
+GREETING = 1 << 10
+"""The longest frame on the socket in the clear: a token, or ZeroMQ's own greeting."""
+
 AT_ONCE = 8
 """Chunks sent before messages are looked at again."""
 
@@ -90,7 +93,7 @@ class BlockServer:
         self.endpoint = self._bind(self._control, listen)
         self.bulk = ""
         if trusted:
-            self._bulk = make_socket(self._context, zmq.ROUTER, max_bytes=TOKEN)
+            self._bulk = make_socket(self._context, zmq.ROUTER, max_bytes=GREETING)
             self._bulk.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self.bulk = self._bind(self._bulk, _beside(listen))
         self._poller = zmq.Poller()

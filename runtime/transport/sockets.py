@@ -15,6 +15,9 @@ Context = zmq.Context[zmq.Socket[bytes]]
 LINGER_MS = 2000
 """How long a closing socket may still send: a last `Failed` must not be lost with the process."""
 
+SEND_MS = 10_000
+"""How long a send may find nobody at the other end: only a server that shut us out has none."""
+
 ZAP_DOMAIN = b"flowgraph"
 
 
@@ -27,6 +30,7 @@ def make_socket(context: Context, kind: int, *, max_bytes: int = -1) -> Socket:
     socket.setsockopt(zmq.SNDHWM, 0)
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.LINGER, LINGER_MS)
+    socket.setsockopt(zmq.SNDTIMEO, SEND_MS)
     socket.setsockopt(zmq.MAXMSGSIZE, max_bytes)
     return socket
 

@@ -29,7 +29,7 @@ def prepare_torch(exact: bool) -> None:
     """
     torch.set_num_threads(1)
     if exact:
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
 
 
 def main(spec: WorkerSpec) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 import zmq
 
 from flowgraph.runtime.messages import Message, decode, encode
+from flowgraph.runtime.transport.failures import PeerLost
 from flowgraph.runtime.transport.keys import ORCHESTRATOR, Keyring
 from flowgraph.runtime.transport.sockets import Context, make_socket, present_keys
 
@@ -32,7 +33,11 @@ class Link:
         self._poller.register(fd, zmq.POLLIN)
 
     def send(self, message: Message) -> None:
-        self._socket.send(encode(message))
+        """Queue for the orchestrator. Raises PeerLost when it does not let this worker in."""
+        try:
+            self._socket.send(encode(message))
+        except zmq.Again as error:
+            raise PeerLost(f"the orchestrator takes no messages of '{self.name}'") from error
 
     def receive(self, timeout_ms: int) -> list[Message]:
         """All messages that are there; waits up to `timeout_ms` (-1: for ever) for the first."""

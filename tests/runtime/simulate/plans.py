@@ -37,21 +37,7 @@ def team(draw: random.Random) -> Graph:
     names = ("ann", "bob", "cid")[: draw.randint(1, 3)]
     updates = draw.randint(1, 3)
     batch = updates * draw.randint(1, 3)
-    chained = draw.random() < 0.5
-    agents = tuple(
-        Agent(
-            name=name,
-            module=name,
-            sampling={"max_tokens": 16, "max_length": 48},
-            expect={
-                "calls": draw.choice([1, 1.5, {"mean": 2, "p95": 4}]),
-                "prompt": draw.choice([4, {"mean": 8, "p95": 20}]),
-                "response": draw.choice([1, 3, {"mean": 5, "p95": 14}]),
-            },
-            after=names[i - 1 : i] if chained and i else (),
-        )
-        for i, name in enumerate(names)
-    )
+    agents = _agents(draw, names)
     tasks, streams = source(draw, TASK)
     games = Stage(
         name="games",
@@ -84,6 +70,25 @@ def team(draw: random.Random) -> Graph:
         agents=agents,
         stages=tuple(stages),
         streams=tuple(streams),
+    )
+
+
+def _agents(draw: random.Random, names: tuple[str, ...]) -> tuple[Agent, ...]:
+    """Side by side, or each after the one before."""
+    chained = draw.random() < 0.5
+    return tuple(
+        Agent(
+            name=name,
+            module=name,
+            sampling={"max_tokens": 16, "max_length": 48},
+            expect={
+                "calls": draw.choice([1, 1.5, {"mean": 2, "p95": 4}]),
+                "prompt": draw.choice([4, {"mean": 8, "p95": 20}]),
+                "response": draw.choice([1, 3, {"mean": 5, "p95": 14}]),
+            },
+            after=names[i - 1 : i] if chained and i else (),
+        )
+        for i, name in enumerate(names)
     )
 
 

@@ -126,6 +126,9 @@ def _check_end(schedule: Schedule, result: SimResult) -> None:
     for name, record in kept["samples"].items():
         assert record["in_flight"] == 0, f"{name}: {record}"
     assert kept["calls"]["issued"] == kept["calls"]["answered"]
+    steps = 1 + max((entry[1] for entry in expected), default=-1)
+    assert result.steps == steps
+    assert set(kept["updates"].values()) == {steps * plan.schedule.updates}
     assert kept["gradients"] == {"added": len(expected), "unused": 0}
     if not Topology(plan).has_filters():
         assert kept["blocks"]["in_flight"] == 0, f"blocks were left: {kept['blocks']}"

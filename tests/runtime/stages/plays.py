@@ -201,6 +201,25 @@ async def talker(task: Task, solver: Agent) -> Rewards:
     return Rewards({"solver": float(set(answer.text) <= {"a", "b"})})
 
 
+async def asks_otherwise(
+    task: Task, solver: Agent, *, allowed: Any = None, temperature: float | None = None
+) -> Rewards:
+    await solver.generate([1], allowed=allowed, temperature=temperature)
+    return Rewards({"solver": 0.0})
+
+
+class Chat:
+    """A tokenizer of messages that hold numbers."""
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        return [1, *(int(message["content"]) for message in messages), 2]
+
+
+async def chats(task: Task, solver: Agent) -> Rewards:
+    await solver.generate([{"role": "user", "content": str(task.number)}])
+    return Rewards({"solver": 0.0})
+
+
 async def odd_fails(task: Task, solver: Agent) -> Rewards:
     await solver.generate([task.number])
     if task.number % 2:

@@ -96,9 +96,21 @@ def agent(name: str = "solver", tokenizer: FunctionRef | None = None, **sampling
     return Agent(name=name, module=name, sampling=sampling, tokenizer=tokenizer)
 
 
-def host(plan: Plan, *, gated: bool = True, exact: bool = False, seed: int = 0) -> HostTask:
-    """All of the plan's stages but evaluations as one task that gives away all its streams."""
+def host(
+    plan: Plan,
+    *,
+    gated: bool = True,
+    exact: bool = False,
+    seed: int = 0,
+    only: Sequence[str] | None = None,
+) -> HostTask:
+    """All of the plan's stages but evaluations as one task that gives away all its streams.
+
+    only: just these stages.
+    """
     stages = [stage for stage in plan.graph.stages if stage.op != "evaluate"]
+    if only is not None:
+        stages = [stage for stage in stages if stage.name in only]
     outputs = tuple(output for stage in stages for output in stage.outputs)
     task = Task(
         name="task",

@@ -10,8 +10,10 @@ from flowgraph.ir.graph import FunctionRef, Stage
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.stages.host import HostResult
 from tests.runtime.stages.rig import (
+    PLAYS,
     HoldingEngine,
     StuckEngine,
+    after,
     agent,
     answer,
     drive,
@@ -275,6 +277,43 @@ def test_text_goes_through_the_agents_tokenizer() -> None:
     assert [row["tokens"][:2].tolist() for row in found] == [[3, 4], [3, 4]]
     without = host(plan(source(), episodes("talker"), agents=[agent()]))
     assert "text as a prompt needs a tokenizer" in failed(without, (0,)).cause
+
+
+def learning(function: str, *needs: str, **params: Any) -> Any:
+    """The games of an agent that a train stage behind a map learns from; only they are run."""
+    stages = [source(), episodes(function, params=params)]
+    stages.append(after(stages[-1], "map", "doubled", name="mapped"))
+    train = Stage(name="train", op="train", inputs=("mapped",), attributes={"needs": needs})
+    evaluate = Stage(name="e", op="evaluate", attributes={"of": "games", "source": {}})
+    return host(plan(*stages, train, evaluate, agents=[agent()]), only=("tasks", "games"))
+
+
+@pytest.mark.parametrize("needs", ["advantage", "behaviour_logprobs"])
+def test_a_call_that_is_trained_on_is_drawn_from_what_the_trainer_scores(needs: str) -> None:
+    error = failed(learning("asks_otherwise", needs, allowed=[3, 4]), (0,))
+    assert "agent 'solver': `allowed` restricts a call that the agent is trained on" in error.cause
+    assert str(error.at).startswith("tests/runtime/stages/plays.py:")
+    assert error.sample == 0
+    error = failed(learning("asks_otherwise", needs, temperature=0.5), (0,))
+    assert "temperature 0.5 for a call that the agent is trained on" in error.cause
+    assert "scores tokens at 1" in error.cause
+    assert len(rows(run(learning("asks_otherwise", needs, temperature=1.0), (0,)))) == 2
+
+
+@pytest.mark.parametrize("given", [{"allowed": [3, 4]}, {"temperature": 0.5}])
+def test_a_call_that_no_policy_gradient_is_made_of_is_free(given: dict[str, Any]) -> None:
+    engine = HoldingEngine(0)
+    run(learning("asks_otherwise", "reward", **given), (0,), engine=engine)  # imitation, say
+    run(learning("asks_otherwise", "advantage", **given), (0,), variant=1, engine=engine)
+    for _, call in engine.calls:
+        for name, value in given.items():
+            assert getattr(call.sampling, name) == (tuple(value) if name == "allowed" else value)
+
+
+def test_messages_become_tokens_by_the_agents_tokenizer() -> None:
+    tokenizer = FunctionRef(module=PLAYS, qualname="Chat", params={})
+    task = host(plan(source(), episodes("chats"), agents=[agent(tokenizer=tokenizer)]))
+    assert [row["tokens"][:3].tolist() for row in rows(run(task, (5,)))] == [[1, 5, 2]] * 2
 
 
 def test_an_engine_that_fails_ends_every_episode() -> None:
