@@ -5,13 +5,15 @@ gets a second try, which costs the team, so neither "always accept" nor "always 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import flowgraph as fg
-from flowgraph.models import decoder
+from flowgraph.models import decoder, hf_causal_lm, hf_tokenizer
 from flowgraph.tokenizers import CharTokenizer
 
 TOKENIZER = CharTokenizer("0123456789+-=?!yn")
-ACCEPT, REJECT = TOKENIZER.encode("yn")
+SOLVE = "Answer with one number and nothing else"
+JUDGE = "Is this right? Answer y or n and nothing else"
 SECOND_TRY = 0.2
 WELL_FORMED = 0.1
 
@@ -23,21 +25,32 @@ def build(
     steps: int = 500,
     seed: int = 0,
     eval_samples: int = 256,
+    model: str = "",
 ) -> fg.Graph:
+    """model: a Hugging Face language model on disk, of which each agent then trains a copy."""
     g = fg.Graph("marl-arithmetic", steps=steps, seed=seed)
-    small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "max_length": 32}
+    small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "embedding_std": 0.05}
+    models = {width: fg.model(decoder, width=width, max_length=32, **small) for width in (64, 48)}
+    tokenizer: Any = TOKENIZER
+    length = 32
+    if model:
+        models = dict.fromkeys(models, fg.model(hf_causal_lm, path=model))
+        tokenizer, length = fg.model(hf_tokenizer, path=model), 96
     solver = g.agent(
         "solver",
-        fg.model(decoder, width=64, embedding_std=0.05, **small),
+        models[64],
         expect=fg.Calls(mean=1.5, prompt=8, response=3),
+        tokenizer=tokenizer,
         max_tokens=3,
-        stop=[TOKENIZER.eos],
+        max_length=length,
     )
     verifier = g.agent(
         "verifier",
-        fg.model(decoder, width=48, embedding_std=0.05, **small),
+        models[48],
         expect=fg.Calls(mean=2, prompt=9, response=1),
+        tokenizer=tokenizer,
         max_tokens=1,
+        max_length=length,
         after=solver,
     )
     tasks = g.source("tasks", arithmetic, operand=4, noise=0.4)
@@ -51,7 +64,7 @@ def build(
             agent.module,
             loss=loss,
             batch=batch,
-            micro_batch=fg.tokens(4096),
+            micro_batch=fg.tokens(1024 if model else 4096),
             optimizer=fg.adam(lr, betas=(0.9, 0.99)),
             schedule=fg.linear_decay(last=0.4, warmup=10),
         )
@@ -96,38 +109,50 @@ async def play(
     task: Task, solver: fg.Agent, verifier: fg.Agent, *, verdict: str = "verifier"
 ) -> fg.Rewards:
     """One game. verdict: whose word counts; `accept` and `reject` are constant."""
-    first = await solver.generate(TOKENIZER.encode(f"{task.question}=", bos=True))
-    rewards = [score(first.tokens, task.answer)]
-    shown = task.decoy if task.garbled else TOKENIZER.decode(first.tokens)
+    end = [solver.tokenizer.eos]
+    first = await solver.generate(ask(solver, SOLVE, f"{task.question}="), stop=end)
+    rewards = [score(solver, first, task.answer)]
+    shown = task.decoy if task.garbled else first.text.strip()
     right = shown == task.answer
     # The verifier also judges the opposite case, so that neither verdict pays by itself.
     opposite = task.decoy if right else task.answer
     said, practised = [
-        (await verifier.generate(TOKENIZER.encode(f"{task.question}={text}?", bos=True))).tokens[0]
+        (await verifier.generate(ask(verifier, JUDGE, f"{task.question}={text}?"))).text
         for text in (shown, opposite)
     ]
     judged = [judge(said, right), judge(practised, not right)]
-    accepted = {"accept": True, "reject": False}.get(verdict, said == ACCEPT)
+    accepted = {"accept": True, "reject": False}.get(verdict, word(said) == "y")
     team = float(right)
     if not accepted:
-        again = TOKENIZER.encode(f"{task.question}!{shown}=", bos=True)
-        second = await solver.generate(again)
-        rewards.append(score(second.tokens, task.answer))
+        again = ask(solver, SOLVE, f"{task.question}!{shown}=")
+        second = await solver.generate(again, stop=end)
+        rewards.append(score(solver, second, task.answer))
         team = (rewards[-1] == 1.0) - SECOND_TRY
     scaled = (team + SECOND_TRY) / (1.0 + SECOND_TRY)
     return fg.Rewards({"solver": rewards, "verifier": judged}, metrics={"team": scaled})
 
 
-def score(tokens: list[int], answer: str) -> float:
+def ask(agent: fg.Agent, what: str, text: str) -> Any:
+    """The small models learn to read `text` itself; one that chats is told what to do with it."""
+    if agent.tokenizer == TOKENIZER:
+        return TOKENIZER.encode(text, bos=True)
+    return [{"role": "user", "content": f"{what}: {text}"}]
+
+
+def score(solver: fg.Agent, said: fg.Generation, answer: str) -> float:
     """1 for the answer, a little for a number that comes to its end."""
-    text = TOKENIZER.decode(tokens)
-    if tokens[-1] != TOKENIZER.eos or not text.removeprefix("-").isdigit():
+    text = said.text.strip()
+    if said.tokens[-1] != solver.tokenizer.eos or not text.removeprefix("-").isdigit():
         return 0.0
     return 1.0 if text == answer else WELL_FORMED
 
 
-def judge(said: int, right: bool) -> float:
+def judge(said: str, right: bool) -> float:
     """1 for the right verdict, a little for the other one, nothing for another word."""
-    if said == (ACCEPT if right else REJECT):
+    if word(said) == ("y" if right else "n"):
         return 1.0
-    return WELL_FORMED if said in (ACCEPT, REJECT) else 0.0
+    return WELL_FORMED if word(said) in ("y", "n") else 0.0
+
+
+def word(said: str) -> str:
+    return said.strip().lower()[:1]

@@ -57,6 +57,7 @@ OPS: Mapping[str, Op] = {
         function=True,
         attributes={
             "batched": _BATCHED,
+            "keeps": _a("names", "fields that it hands on as they were", ()),
             "credit": _a("bool", "inserted for an algorithm: sees one whole group", False),
             "group": _a("names", "key fields that make a group, for credit", ()),
             "size": _a("int", "rows a group, for credit; 0: all that share the key", 0),
@@ -69,6 +70,7 @@ OPS: Mapping[str, Op] = {
         function=True,
         attributes={
             "batched": _BATCHED,
+            "reads": _a("names", "fields that decide; empty: any may", ()),
             "expect": _a("float", "share of the records that is kept, on average", 1.0),
         },
     ),
@@ -144,6 +146,9 @@ OPS: Mapping[str, Op] = {
             "schedule": _a("map", "learning rate over the run: {name: constant}", {}),
             "clip": _a("float", "largest gradient norm; 0 is no clipping", 1.0),
             "needs": _a("names", "fields that the loss reads beside the tokens", ()),
+            "staleness": _a(
+                "int", "updates that the weights which made a sample may lag behind", 0
+            ),
             "reference": _a("str", "module whose log-probs the loss reads, or empty", ""),
         },
     ),

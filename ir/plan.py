@@ -183,12 +183,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """Rates and times that the passes expect, for `inspect`; seconds of one step by module."""
+    """Rates and times that the passes expect, for `inspect`; seconds of one step by group.
+
+    measured: groups whose seconds rest on a profile. bound_seconds: no plan of this graph on this
+    cluster has a shorter step, as far as the solver proved; 0 when none was asked.
+    """
 
     step_seconds: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     rates: Mapping[str, str] = field(default_factory=dict)  # records a source sample, by stream
+    measured: tuple[str, ...] = ()
+    bound_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ from flowgraph.runtime.transport.refusals import Refusals
 from flowgraph.runtime.transport.switchboard import Switchboard
 from flowgraph.runtime.worker.spec import WorkerSpec
 
-STARTUP_S = 300.0
+STARTUP_S = 900.0
 """Seconds until all workers must be ready: the largest models load within it."""
 
 STOP_S = 5.0

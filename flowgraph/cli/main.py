@@ -19,6 +19,7 @@ COMMANDS = {
     "resume": "flowgraph.cli.commands.resume",
     "inspect": "flowgraph.cli.commands.inspect",
     "simulate": "flowgraph.cli.commands.simulate",
+    "profile": "flowgraph.cli.commands.profile",
     "doctor": "flowgraph.cli.commands.doctor",
 }
 """Each command's module, whose `command` is imported when it is first asked for."""

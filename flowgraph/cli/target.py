@@ -1,8 +1,9 @@
 """From what was typed on the command line to a graph, a plan or a run directory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from flowgraph.cli.options import Request, read_pin_texts, read_settings
 from flowgraph.ir.cluster import Cluster
@@ -51,14 +52,20 @@ def load_declared(request: Request) -> Graph:
     return load_graph(request.target, read_settings(request.settings))
 
 
-def compile_request(request: Request, graph: Graph | None = None) -> Plan:
-    """The plan of a graph file on the cluster asked for. graph: what it declares, if loaded."""
+def compile_request(
+    request: Request, graph: Graph | None = None, costs: Mapping[str, Any] | None = None
+) -> Plan:
+    """The plan of a graph file on the cluster asked for. graph: what it declares, if loaded.
+
+    costs: what `flowgraph profile` measured, which replaces estimates.
+    """
     from flowgraph.passes import compile_graph
 
     pins = read_pin_texts(request.pins)
     declared = load_declared(request) if graph is None else graph
     try:
-        return compile_graph(declared, cluster_for(declared, request.cluster), pins)
+        cluster = cluster_for(declared, request.cluster)
+        return compile_graph(declared, cluster, pins, costs=costs)
     except PlanError as error:
         if request.cluster:
             error.add_note(f"cluster file: {request.cluster}")

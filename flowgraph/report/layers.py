@@ -27,9 +27,13 @@ def arrange(nodes: Sequence[str], edges: Sequence[Edge]) -> Layers:
     nodes: in topological order. An edge that spans several columns gets a waypoint in each of
     those between, so that it is drawn around the nodes there.
     """
-    depth: dict[str, int] = {}
-    for node in nodes:
-        depth[node] = max((depth[a] + 1 for a, b in edges if b == node), default=0)
+    import networkx  # 0.3 s
+
+    flow = networkx.DiGraph()
+    flow.add_nodes_from(nodes)
+    flow.add_edges_from(edges)
+    generations = enumerate(networkx.topological_generations(flow))
+    depth = {node: column for column, generation in generations for node in generation}
     routes = {edge: _route(edge, depth) for edge in edges}
     columns: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:

@@ -19,6 +19,7 @@ TASK_KINDS = {"host": "stage", "apply": "gang", "train": "gang"}
 
 TRANSPORTS = ("in-process", "shared-memory", "zeromq", "device-ipc", "device-collective")
 MODES = ("pipeline", "barrier")
+RESIDENCIES = ("resident", "offloaded", "destroyed")
 
 Faults = Iterator[PlanError | ConfigurationError]
 
@@ -135,7 +136,8 @@ def channels_cover_borders(at: PlanIndex) -> Faults:
         if channel.kind == "data" and channel.capacity_records < 1:
             got = f"{channel.capacity_records} records"
             yield _fault("channel", channel.stream, f"room for a unit of {unit} samples", got)
-        if not 0 < channel.capacity_bytes <= at.plan.pool_bytes:
+        pooled = not channel.transport.startswith("device-")
+        if channel.capacity_bytes < 1 or (pooled and channel.capacity_bytes > at.plan.pool_bytes):
             yield _fault(
                 "channel",
                 channel.stream,
@@ -170,6 +172,36 @@ def groups_are_legal(at: PlanIndex) -> Faults:
             yield _fault("group", group.name, "slots and max_length >= 1", got)
 
 
+def turns_are_taken(at: PlanIndex) -> Faults:
+    """Who shares devices takes turns with a gang that has them, on some of its places."""
+    for group in at.plan.groups:
+        if group.residency not in RESIDENCIES:
+            hint = nearest(group.residency, RESIDENCIES)
+            yield _fault("group", group.name, "a residency", repr(group.residency), hint)
+        if not group.shares:
+            continue
+        owner = at.groups.get(group.shares)
+        if owner is None or owner.kind != "gang" or owner.shares or group.kind != "gang":
+            got = repr(group.shares)
+            yield _fault("group", group.name, "to share a gang's own devices", got)
+        elif not set(group.places) <= set(owner.places):
+            yield _fault("group", group.name, f"places of {owner.name!r}", "others")
+
+
+def rooms_are_legal(at: PlanIndex) -> Faults:
+    """Room to move is around what a group has now, and each group has one at most."""
+    seen: set[str] = set()
+    for room in at.plan.rooms:
+        group = at.groups.get(room.group)
+        if group is None or room.group in seen:
+            hint = nearest(room.group, at.groups)
+            yield _fault("room", room.group, "a group of its own", "none or another's", hint)
+        elif not 1 <= room.least <= group.replicas <= room.most:
+            got = f"{room.least} to {room.most}"
+            yield _fault("room", room.group, f"{group.replicas} processes within it", got)
+        seen.add(room.group)
+
+
 def agents_have_engines(at: PlanIndex) -> Faults:
     """Whoever plays has an engine that answers, one group each."""
     for stage in at.plan.graph.by_op("episodes"):
@@ -196,7 +228,7 @@ def places_fit(at: PlanIndex) -> Faults:
             elif not -1 <= place.device < nodes[place.node].devices:
                 got = f"device {place.device} of {nodes[place.node].devices} on {place.node}"
                 yield _fault("group", group.name, "places on devices that there are", got)
-            elif place.device >= 0:
+            elif place.device >= 0 and not group.shares:
                 key = (place.node, place.device)
                 load[key] = load.get(key, 0) + 1
     for (name, device), count in sorted(load.items()):
@@ -243,6 +275,8 @@ PLAN_RULES: tuple[PlanRule, ...] = (
     tasks_are_in_order,
     channels_cover_borders,
     agents_have_engines,
+    turns_are_taken,
+    rooms_are_legal,
 )
 """In this order: a rule may rest on those before it."""
 

@@ -63,12 +63,13 @@ def reference_stays(at: Index, stage: Stage) -> Faults:
 
 
 def counts_are_positive(at: Index, stage: Stage) -> Faults:
-    """`batch`, `micro_batch` and `updates` are positive; `clip` is not negative."""
+    """`batch`, `micro_batch`, `updates` are positive; `clip`, `staleness` are not negative."""
     for name in ("batch", "micro_batch", "updates"):
         if attribute(stage, name) < 1:
             yield fault(stage, f"{name} >= 1", str(attribute(stage, name)), term=name)
-    if attribute(stage, "clip") < 0:
-        yield fault(stage, "clip >= 0", str(attribute(stage, "clip")), term="clip")
+    for name in ("clip", "staleness"):
+        if attribute(stage, name) < 0:
+            yield fault(stage, f"{name} >= 0", str(attribute(stage, name)), term=name)
 
 
 def batch_divides(at: Index, stage: Stage) -> Faults:

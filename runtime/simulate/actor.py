@@ -25,7 +25,11 @@ ROUNDING_S = 1e-9
 
 
 class Actor:
-    """A worker in virtual time. Subclasses take messages in `take`."""
+    """A worker in virtual time. Subclasses take messages in `take`.
+
+    waits: seconds by cause, while a training step is the present one. worked: seconds of work;
+    trained: those of them in training steps.
+    """
 
     def __init__(self, world: World, worker: Worker) -> None:
         self.world = world
@@ -34,7 +38,7 @@ class Actor:
         self.inbox: deque[Message] = deque()
         self.dead = False
         self.waits: dict[str, float] = {}
-        self.worked = 0.0
+        self.worked = self.trained = 0.0
         self._busy = False
         self._wants: deque[Want] | None = None
         self._written: Handles = []
@@ -75,6 +79,7 @@ class Actor:
         began = self.world.clock.now
         seconds *= self.world.slowness(self.name)
         self.worked += seconds
+        self.trained += seconds if self.world.training else 0.0
 
         def ended() -> None:
             if self.dead:
@@ -135,7 +140,7 @@ class Actor:
             self._cause = self.waiting_for()
 
     def _wait(self, cause: str, seconds: float) -> None:
-        if seconds > ROUNDING_S:
+        if seconds > ROUNDING_S and self.world.training:
             self.waits[cause] = self.waits.get(cause, 0.0) + seconds
 
     def stuck(self) -> str:

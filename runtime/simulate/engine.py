@@ -37,7 +37,7 @@ class SimEngine(Actor):
         self._waiting: deque[Running] = deque()
         self._running: list[Running] = []
         self._times = world.times.engines[worker.group.name]
-        self._stopped = False
+        self._spent = 0.0  # seconds of work since the last `Generated`
         self.most_waiting = 0
 
     def take(self) -> None:
@@ -94,9 +94,10 @@ class SimEngine(Actor):
             seconds += count * self._times.iteration(rows)
             for call in alive:
                 call.left -= count
-        self.work(seconds, "rollout", lambda: self._collect(seconds))
+        self._spent += seconds
+        self.work(seconds, "rollout", self._collect)
 
-    def _collect(self, seconds: float) -> None:
+    def _collect(self) -> None:
         """Hand finished calls back, to each origin its own."""
         answers: dict[str, list[tuple[int]]] = {}
         tokens = 0
@@ -112,9 +113,9 @@ class SimEngine(Actor):
                 origin=origin,
                 completions=tuple(completions),
                 tokens=tokens,
-                busy_s=seconds,
+                busy_s=self._spent,
             )
             self.send(message)
-            seconds, tokens = 0.0, 0
+            self._spent, tokens = 0.0, 0
         if not self.inbox:
             self._advance()

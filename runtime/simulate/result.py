@@ -21,13 +21,16 @@ class SimResult:
     """outcome: `finished`, `failed` (why is in `cause`), or `stalled` (who waits is in `cause`).
 
     seconds: of the whole run in virtual time, from all workers being ready. step_s: p10, p50, p90
-    of a training step. bound_s: the least that the plan's work can take, with nothing waiting.
+    of a training step. evaluation_s: of all evaluations together. bound_s: the least that a step's
+    work can take, with nothing waiting.
     exposed_training_s: of a step's seconds, those in which trainers work and no rollout does.
     utilisation: by `modules` (busy share of its engines and ranks) and `devices` (by kind).
-    stalls: seconds of a step that a worker waits, by cause, by group (mean over its workers).
+    stalls: seconds of a training step that a worker waits, by cause, by group (a mean over its
+    workers); `shared cores` is what its work took longer for others' sake.
     queue: the most there ever was at once, in `streams` (records, bytes), `pools` (bytes of the
     fullest), `engines` (calls without a slot), `orchestrator` (messages).
-    conservation: samples by `stream/consumer`, blocks, calls, gradients: what came and what went.
+    conservation: samples by `stream/consumer`, blocks, calls, gradients: what came and what went;
+    optimizer updates by module.
     trained: digest over what was trained and in what order it was added. steps_s: of each step.
     """
 
@@ -37,6 +40,7 @@ class SimResult:
     steps: int
     seconds: float
     step_s: Mapping[str, float]
+    evaluation_s: float
     bound_s: float
     exposed_training_s: float
     utilisation: Mapping[str, Mapping[str, float]]
@@ -70,6 +74,7 @@ def result_of(attempts: Attempts) -> SimResult:
         steps=len(finished),
         seconds=elapsed,
         step_s={f"p{p}": quantile(seconds, p / 100) for p in (10, 50, 90)},
+        evaluation_s=max(0.0, elapsed - sum(seconds)) if finished else 0.0,
         bound_s=_bound(attempts, count),
         exposed_training_s=exposed_training(attempts.timeline.spans) / count,
         utilisation={
@@ -119,32 +124,23 @@ def _outcome(world: World) -> tuple[str, str]:
     return "stalled", "; ".join(waiting)
 
 
-def _worked(attempts: Attempts) -> dict[str, float]:
-    """Seconds of work by worker, what was done again included."""
-    worked: dict[str, float] = {}
-    for world in attempts.worlds:
-        for name, actor in world.actors.items():
-            worked[name] = worked.get(name, 0.0) + actor.worked
-    return worked
-
-
 def _bound(attempts: Attempts, count: int) -> float:
     """Each group's work a step and process, in the closed form that the passes use."""
     plan = attempts.last.plan
-    worked = _worked(attempts)
     work = dict.fromkeys((group.name for group in plan.groups), 0.0)
-    for name, actor in attempts.last.actors.items():
-        work[actor.worker.group.name] += worked[name] / actor.worker.group.replicas / count
-    events = sum(span.work for span in attempts.timeline.spans if span.kind == "events") / count
-    return max(bound_seconds(work, plan.groups, plan.cluster), events)
+    for world in attempts.worlds:
+        for actor in world.actors.values():
+            group = actor.worker.group
+            work[group.name] += actor.trained / group.replicas / count
+    return bound_seconds(work, plan.groups, plan.cluster)
 
 
 def _modules(attempts: Attempts, elapsed: float) -> dict[str, float]:
-    worked = _worked(attempts)
     shares: dict[str, list[float]] = {}
     for worker, actor in attempts.last.actors.items():
         name = actor.worker.group.module or actor.worker.group.name
-        shares.setdefault(name, []).append(worked[worker] / elapsed)
+        worked = sum(world.actors[worker].worked for world in attempts.worlds)
+        shares.setdefault(name, []).append(worked / elapsed)
     return {name: sum(own) / len(own) for name, own in shares.items()}
 
 
@@ -211,5 +207,6 @@ def _conservation(world: World) -> dict[str, Any]:
             "in_flight": len(world.blocks.live),
         },
         "calls": {"issued": world.calls_issued, "answered": world.calls_answered},
+        "updates": dict(world.state.updates),
         "gradients": {"added": len(world.ledger.entries), "unused": world.ledger.unused},
     }

@@ -56,6 +56,7 @@ class SimStage(Actor):
         self._plays: dict[int, Play] = {}
         self._calls: dict[int, Trajectory] = {}
         self._issued = 0
+        self._spent = 0.0  # seconds of work since the last `Done`
 
     def take(self) -> None:
         turn = SimTurn()
@@ -146,9 +147,10 @@ class SimStage(Actor):
         for agent, calls in turn.issued.items():
             self.world.calls_issued += len(calls)
             self.send(Issued(worker=self.name, agent=agent, calls=tuple(calls)))
-        self._finish(turn.finished, turn.seconds)
+        self._spent += turn.seconds
+        self._finish(turn.finished)
 
-    def _finish(self, runs: list[Run], busy_s: float) -> None:
+    def _finish(self, runs: list[Run]) -> None:
         """Write and report one item after the other."""
         if not runs:
             return
@@ -162,12 +164,13 @@ class SimStage(Actor):
         ]
 
         def written(handles: Handles) -> None:
-            self.send(self._done(run, handles, busy_s))
-            self._finish(others, 0.0)
+            self.send(self._done(run, handles))
+            self._spent = 0.0
+            self._finish(others)
 
         self.write(wants, written)
 
-    def _done(self, run: Run, handles: Handles, busy_s: float) -> Done:
+    def _done(self, run: Run, handles: Handles) -> Done:
         task = self.world.plan.task(run.task)
         count = len(run.units)
         workload = self.world.workload
@@ -190,5 +193,5 @@ class SimStage(Actor):
             kept=kept,
             dropped=(),
             tokens=0,
-            busy_s=busy_s,
+            busy_s=self._spent,
         )

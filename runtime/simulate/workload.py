@@ -42,13 +42,15 @@ class Turn:
 class Lengths:
     """What was seen of a run, in place of what the graph expects. Tokens, or calls, as quantiles.
 
-    prompts, responses, calls: by agent. tokens: of a sample's row, by stream.
+    prompts, responses, calls: by agent. tokens: of a sample's row, by stream. rates: records a
+    source sample, by stream.
     """
 
     prompts: Mapping[str, Quantiles] = field(default_factory=dict)
     responses: Mapping[str, Quantiles] = field(default_factory=dict)
     calls: Mapping[str, Quantiles] = field(default_factory=dict)
     tokens: Mapping[str, Quantiles] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 class Workload:

@@ -99,6 +99,7 @@ class World:
         self.commits: list[Commit] = []
         self.result: RunResult | None = None
         self.abort: Abort | None = None
+        self.training = False  # whether the present step is a training step
         self.calls_issued = self.calls_answered = self.events = self.most_inbox = 0
         self._setting = setting
         self._inbox: deque[Event] = deque()
@@ -228,6 +229,7 @@ class World:
             self._phase = phase
             for actor in self.actors.values():
                 actor.account()
+            self.training = step_now is not None and step_now.variant == 0
 
     def _forget_waits(self) -> None:
         """Starting up is no stall."""

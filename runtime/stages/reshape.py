@@ -95,8 +95,9 @@ def join(parts: Sequence[Batch], types: Sequence[RecordType], type: RecordType) 
     columns = {name: parents[name] for name in type.names if name in parents.columns}
     for items, items_type in zip(parts[1:], types[1:], strict=True):
         wanted = [name for name in type.names if name in items_type.names and name not in columns]
+        bounds: tuple[Int64s, ...] = ()
         if items_type.key == key:
-            rows, bounds = _partners(parents, items, key), ()
+            rows = _partners(parents, items, key)
         else:
             rows, bounds = _items(parents, items, items_type.key, key)
         for name in wanted:

@@ -180,15 +180,15 @@ def _require_own_distribution(
     """
     if allowed:
         raise ValueError(
-            f"agent '{spec.name}': `allowed` restricts a call that the agent is trained on, but its "
-            "trainer scores all tokens: let it learn what to say, limit what its model can say "
+            f"agent '{spec.name}': `allowed` restricts a call that the agent is trained on, but "
+            "its trainer scores all tokens: let it learn what to say, limit what its model can say "
             "(`outputs` of a decoder), or ask an agent that is not trained"
         )
     own = float(spec.sampling.get("temperature", 1.0))
     if temperature is not None and temperature != own:
         raise ValueError(
-            f"agent '{spec.name}': temperature {temperature:g} for a call that the agent is trained "
-            f"on, but its trainer scores tokens at {own:g}, where the agent is declared"
+            f"agent '{spec.name}': temperature {temperature:g} for a call that the agent is "
+            f"trained on, but its trainer scores tokens at {own:g}, where the agent is declared"
         )
 
 

@@ -54,6 +54,12 @@ def test_the_agents_graph_flows_from_tasks_to_two_train_stages() -> None:
     assert graph.agent("solver").expect == {"calls": 1.4, "prompt": 8, "response": 3}
 
 
+def test_a_vision_tower_is_handed_the_fields_that_it_reads() -> None:
+    graph = load("pictures")
+    assert graph.stream("images").type.field("scales")
+    assert graph.stage("vit-apply").attributes["inputs"] == ("patches", "rows", "cols")
+
+
 def test_the_pictures_graph_brings_features_back_to_their_samples() -> None:
     graph = load("pictures")
     assert str(graph.stream("vit-apply").type) == (

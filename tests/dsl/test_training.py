@@ -223,7 +223,12 @@ def rows_of(g: fg.Graph, mean: Any = None, **agent: Any) -> tuple[AgentRef, Stre
     [
         (1, "task", 5, r"got 8 rows a sample = 1 x 5 \+ 3 \(8 trajectories x 1 call;"),
         (3, "task", 16, r"got 24 rows a sample = 1 x 16 \+ 8 \(8 trajectories x 3 calls;"),
-        (3, ("task", "trajectory"), 2, r"got 3 rows a sample and trajectory = 1 x 2 \+ 1 \(3 calls"),
+        (
+            3,
+            ("task", "trajectory"),
+            2,
+            r"got 3 rows a sample and trajectory = 1 x 2 \+ 1 \(3 calls",
+        ),
         (3, ("task", "call"), 16, r"got 8 rows a sample and call = 0 x 16 \+ 8 \(8 trajectories;"),
         (1.5, "task", 4, "how many rows share a sample differs: 'player' is called 1.5 times"),
         (fg.spread(2, p95=4), "task", 4, "'player' is called 2 times a trajectory on average"),
@@ -302,7 +307,7 @@ def test_rows_may_be_joined_in_several_steps_before_they_are_trained(g: fg.Graph
 
 def test_a_row_whose_partner_a_filter_leaves_out_is_seen_when_it_is_joined(g: fg.Graph) -> None:
     _, rows = rows_of(g)
-    with pytest.raises(GraphError, match="filter 'good' .* leaves records out of 'bonus'"):
+    with pytest.raises(GraphError, match=r"filter 'good' .* leaves records out of 'bonus'"):
         rows.join(rows.filter(good).map(bonus))
     kept = rows.filter(good, name="kept")
     assert kept.join(rows.map(bonus)).type.names[-1] == "bonus"

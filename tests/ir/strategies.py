@@ -211,6 +211,8 @@ plans = st.builds(
         seconds=st.dictionaries(texts, floats, max_size=2),
         memory_bytes=st.dictionaries(texts, counts, max_size=2),
         rates=st.dictionaries(texts, texts, max_size=2),
+        measured=names,
+        bound_seconds=floats,
     ),
     decisions=many(decisions),
     rooms=many(rooms),

@@ -106,6 +106,38 @@ def through_a_map() -> Graph:
     return replace(graph, stages=stages, streams=(*graph.streams, made))
 
 
+def shown_beside() -> Graph:
+    """What trains on features is read by a sink too."""
+    show = Stage(name="show", op="sink", inputs=("joined",), function=ref("f"))
+    return added(vlm(), show)
+
+
+def joined_twice() -> Graph:
+    """Two streams of items are joined, one behind the other."""
+    graph = vlm()
+    encode, join = graph.stage("encode"), graph.stage("join")
+    output = Field(name="others", dtype="float32", dims=(Ragged("patches"), 64))
+    features, joined = graph.stream("features").type, graph.stream("joined").type
+    key = tuple(field for field in features.fields if field.name in features.key)
+    nested = replace(output, dims=(Ragged("images"), *output.dims))
+    both = replace(joined, fields=(*joined.fields, nested))
+    graph = stage(graph, "pack", inputs=("both",))
+    graph = stream(graph, "packs", type=both)
+    again = replace(
+        encode,
+        name="again",
+        outputs=("others",),
+        attributes={**encode.attributes, "output": "others"},
+    )
+    graph = added(
+        graph,
+        again,
+        Stream(name="others", producer="again", type=replace(features, fields=(*key, output))),
+    )
+    second = replace(join, name="second", inputs=("joined", "others"), outputs=("both",))
+    return added(graph, second, Stream(name="both", producer="second", type=both))
+
+
 def late_filter() -> Graph:
     """Samples are filtered by what a model says of them."""
     graph = vlm()
@@ -452,6 +484,34 @@ CASES: dict[str, tuple[Change, str]] = {
     "trained reference": (
         lambda: stage(marl(), "train-solver", attributes={"reference": "verifier"}),
         "stage 'train-solver': expects reference 'verifier' to stay as it is, got a trainable",
+    ),
+    "unknown beginning": (
+        lambda: module(marl(), "verifier", starts_as="solvr"),
+        "module 'verifier': expects to start as a declared module, got 'solvr'\n  try: 'solver'",
+    ),
+    "another's beginning": (
+        lambda: module(marl(), "verifier", starts_as="solver", dtype="bfloat16"),
+        "module 'verifier': expects the factory, parameters and dtype of 'solver', as which it "
+        "starts, got others",
+    ),
+    "temperature 0": (
+        lambda: agent(marl(), "solver", sampling={"temperature": 0.0}),
+        "stage 'train-solver': expects agent 'solver' to sample at a temperature above 0",
+    ),
+    "items without a place": (
+        lambda: stage(vlm(), "join", attributes={"placeholder": -1}),
+        "stage 'join': expects a placeholder, the token that the items of 'features' take the "
+        "place of in 'train-lm', got none",
+    ),
+    "features outside trainers": (
+        shown_beside,
+        "stage 'join': expects to be read by train stages only, since it names a placeholder, got "
+        "'show', a sink",
+    ),
+    "two streams of items": (
+        joined_twice,
+        "stage 'train-lm': expects items of one stream, to take the place of tokens, got 'others', "
+        "'features'",
     ),
     "encoder not applied": (
         lambda: stage(marl(), "train-solver", modules=("solver", "verifier")),

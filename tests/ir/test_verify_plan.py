@@ -41,7 +41,45 @@ def node(plan: Plan, **changes: Any) -> Plan:
     return replace(plan, cluster=replace(plan.cluster, nodes=nodes))
 
 
+def room(plan: Plan, **changes: Any) -> Plan:
+    return replace(plan, rooms=(replace(plan.rooms[0], **changes), *plan.rooms[1:]))
+
+
+SHARED = compile_graph(marl(), gpus(1, 3))
+
 CASES: dict[str, tuple[Callable[[], Plan], str]] = {
+    "whole engines": (
+        lambda: group(MARL, "solver.engine", layout=Layout(tp=2)),
+        "group 'solver.engine': expects whole engines, got 1 processes for engines of 2",
+    ),
+    "residency": (
+        lambda: group(MARL, "solver.gang", residency="residant"),
+        "group 'solver.gang': expects a residency, got 'residant'",
+    ),
+    "turns on others' devices": (
+        lambda: group(SHARED, "verifier.gang", shares="solver.engine"),
+        "group 'verifier.gang': expects to share a gang's own devices, got 'solver.engine'",
+    ),
+    "turns elsewhere": (
+        lambda: group(SHARED, "verifier.gang", places=(Place(node="n0", device=2),)),
+        "group 'verifier.gang': expects places of 'solver.gang', got others",
+    ),
+    "a device held twice": (
+        lambda: group(SHARED, "verifier.gang", shares=""),
+        "node 'n0': expects 1 workers on device 0, got 2",
+    ),
+    "room of nobody": (
+        lambda: room(MARL, group="solver.engin"),
+        "room 'solver.engin': expects a group of its own, got none or another's",
+    ),
+    "room too small": (
+        lambda: room(MARL, most=0),
+        "room 'solver.engine': expects 1 processes within it, got 1 to 0",
+    ),
+    "budget of a device's channel": (
+        lambda: channel(SHARED, "solver.weights", capacity_bytes=0),
+        "channel 'solver.weights': expects a budget within the pool's",
+    ),
     "task twice": (
         lambda: replace(VLM, tasks=(*VLM.tasks, VLM.tasks[0])),
         "task 'samples': expects a name of its own, got it twice",

@@ -14,15 +14,17 @@ from tests.runs.reference_process import reference
 from tests.runs.running import GRAPHS, plan_of, run
 
 GAMES = GRAPHS / "games.py"
+JOINED = GRAPHS / "joined.py"
 
 
 def steps_of(plan: Plan, folder: Path) -> tuple[list[Mapping[str, float]], RunResult]:
-    """The reference executor's figures of the player's module, step by step."""
+    """The reference executor's figures of the first trained module, step by step."""
     figures: list[Mapping[str, float]] = []
+    module = plan.graph.by_op("train")[0].modules[0]
 
     def observe(progress: Progress) -> None:
         if isinstance(progress, StepFinished):
-            figures.append(progress.metrics["player"])
+            figures.append(progress.metrics[module])
 
     result = run_reference(plan, RunOptions(run_dir=str(folder)), observe)
     return figures, result
@@ -73,9 +75,7 @@ def test_calls_side_by_side_give_the_same_weights_with_one_engine_and_with_two(
 ) -> None:
     settings = {"game": "together"}
     one = plan_of(GAMES, settings)
-    two = plan_of(
-        GAMES, settings, {"player.engines": 2, "helper.engines": 2, "host.replicas": 2}
-    )
+    two = plan_of(GAMES, settings, {"player.engines": 2, "helper.engines": 2, "host.replicas": 2})
     expected = reference(one, tmp_path / "reference", steps=3, exact=True)
     alone = run(one, tmp_path / "one", exact=True)
     twice = run(two, tmp_path / "two", exact=True)
@@ -83,3 +83,20 @@ def test_calls_side_by_side_give_the_same_weights_with_one_engine_and_with_two(
     assert dict(alone.weights_digest) == expected["trained"] == dict(twice.weights_digest)
     for module, digest in expected["trained"].items():
         assert digest != expected["initial"][module], f"{module} was not trained"
+
+
+@pytest.mark.parametrize("shown", ["false", "true"], ids=["in-trainer", "in-stage-worker"])
+def test_fields_joined_one_after_the_other_reach_the_loss_wherever_they_are_joined(
+    shown: str, tmp_path: Path
+) -> None:
+    plan = plan_of(JOINED, {"shown": shown})
+    train = next(task for task in plan.tasks if task.kind == "train")
+    assert len(train.stages) == (1 if shown == "true" else 3)
+    figures, _ = steps_of(plan, tmp_path / "run")
+    # Line i of the first 8 starts with i and has 4 + i % 5 tokens, all but the first counted.
+    lengths = [4 + i % 5 for i in range(8)]
+    counted = sum(length - 1 for length in lengths)
+    weights = sum(i * (length - 1) for i, length in enumerate(lengths))
+    places = sum(sum(range(length)) for length in lengths)
+    assert figures[0]["weight"] == pytest.approx(weights / counted)
+    assert figures[0]["place"] == pytest.approx(places / counted)

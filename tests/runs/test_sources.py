@@ -16,7 +16,7 @@ ENDLESS = GRAPHS / "endless.py"
 def test_a_source_that_is_read_forward_trains_like_the_reference_bit_for_bit(
     odd_only: bool, workers: int, tmp_path: Path
 ) -> None:
-    plan = plan_of(ENDLESS, {"odd_only": str(odd_only)}, {"host.replicas": workers})
+    plan = plan_of(ENDLESS, {"odd_only": str(odd_only).lower()}, {"host.replicas": workers})
     result = run(plan, tmp_path / "run", exact=True)
     expected = reference(plan, tmp_path / "reference", steps=3, exact=True)
     assert dict(result.weights_digest) == expected["trained"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from flowgraph.cli.costs_file import load_costs
 from flowgraph.cli.options import Request, graph_options
 from flowgraph.cli.session import verbose_option
 from flowgraph.cli.target import compile_request, source_of
@@ -15,6 +16,7 @@ from flowgraph.ir.plan import Plan
 @click.command("compile")
 @click.argument("graph", metavar="GRAPH.py[:build]")
 @graph_options
+@click.option("--costs", metavar="FILE", help="What `flowgraph profile` measured.")
 @click.option("-o", "--output", metavar="PLAN", help="The plan file (default: NAME.fgplan here).")
 @verbose_option
 def command(
@@ -22,12 +24,14 @@ def command(
     settings: tuple[str, ...],
     cluster: str | None,
     pins: tuple[str, ...],
+    costs: str | None,
     output: str | None,
 ) -> None:
     """Check a graph, decide who runs what where, and write the plan."""
     if source_of(graph).kind != "graph":
         raise ConfigurationError(f"{graph} is no graph file", hint="GRAPH.py, or GRAPH.py:build")
-    plan = compile_request(Request(target=graph, settings=settings, cluster=cluster, pins=pins))
+    request = Request(target=graph, settings=settings, cluster=cluster, pins=pins)
+    plan = compile_request(request, costs=load_costs(costs))
     file = Path(output or f"{plan.graph.name}.fgplan")
     write_plan(plan, file)
     from flowgraph.passes.explain import explain

@@ -23,8 +23,8 @@ class Sample:
     patches: Annotated[
         list[np.ndarray], fg.tensor("float32", fg.ragged("images"), fg.ragged("patches"), 16)
     ]
-    rows: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
-    cols: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    rows: Annotated[list[np.ndarray], fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    cols: Annotated[list[np.ndarray], fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
 
 
 def arithmetic(*, operands: int = 2) -> Sequence[Task]:

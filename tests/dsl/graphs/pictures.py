@@ -22,14 +22,17 @@ class Question:
     patches: Annotated[
         list[np.ndarray], fg.tensor("float32", fg.ragged("images"), fg.ragged("patches"), 16)
     ]
-    rows: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
-    cols: Annotated[np.ndarray, fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    rows: Annotated[list[np.ndarray], fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    cols: Annotated[list[np.ndarray], fg.tensor("int64", fg.ragged("images"), fg.ragged("patches"))]
+    scales: Annotated[list[float], fg.ragged("images")]
     kind: Literal["digit", "sum"] = "digit"
 
 
 def questions(*, split: str, seed: int = 0) -> Sequence[Question]:
     return [
-        Question([IMAGE, 5, seed], [0, 0, 1], [np.zeros((4, 16), np.float32)], SQUARE, SQUARE)
+        Question(
+            [IMAGE, 5, seed], [0, 0, 1], [np.zeros((4, 16), np.float32)], SQUARE, SQUARE, [1.0]
+        )
         for _ in range(8 if split == "test" else 64)
     ]
 

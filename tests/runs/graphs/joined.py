@@ -59,9 +59,7 @@ def placed(line: Line) -> Places:
 def look(record: object) -> None: ...
 
 
-def weighted(
-    outputs: Any, fields: Mapping[str, "Tensor"]
-) -> tuple["Tensor", dict[str, "Tensor"]]:
+def weighted(outputs: Any, fields: Mapping[str, "Tensor"]) -> tuple["Tensor", dict[str, "Tensor"]]:
     mask = fields["loss_mask"]
     told = {name: (fields[name] * mask).sum() for name in ("weight", "place")}
     return -(outputs.logprobs * mask * fields["weight"]).sum(), told

@@ -1,0 +1,1 @@
+"""Measured costs of a graph on this machine: what takes the place of the compiler's estimates."""
