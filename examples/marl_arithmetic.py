@@ -11,7 +11,8 @@ import flowgraph as fg
 from flowgraph.models import decoder, hf_causal_lm, hf_tokenizer
 from flowgraph.tokenizers import CharTokenizer
 
-TOKENIZER = CharTokenizer("0123456789+-=?!yn")
+TOKENIZER = CharTokenizer("yn0123456789-+=?!")
+VERDICT, NUMBER = TOKENIZER.specials + 2, TOKENIZER.specials + 13  # y n, and 0 to 9 and -
 SOLVE = "Answer with one number and nothing else"
 JUDGE = "Is this right? Answer y or n and nothing else"
 SECOND_TRY = 0.2
@@ -30,15 +31,18 @@ def build(
     """model: a Hugging Face language model on disk, of which each agent then trains a copy."""
     g = fg.Graph("marl-arithmetic", steps=steps, seed=seed)
     small = {"vocab": TOKENIZER.vocab, "layers": 2, "heads": 4, "embedding_std": 0.05}
-    models = {width: fg.model(decoder, width=width, max_length=32, **small) for width in (64, 48)}
+    models = [  # what each can say comes first in the alphabet: an answer, a verdict
+        fg.model(decoder, width=64, max_length=32, outputs=NUMBER, **small),
+        fg.model(decoder, width=48, max_length=32, outputs=VERDICT, **small),
+    ]
     tokenizer: Any = TOKENIZER
     length = 32
     if model:
-        models = dict.fromkeys(models, fg.model(hf_causal_lm, path=model))
+        models = [fg.model(hf_causal_lm, path=model)] * 2
         tokenizer, length = fg.model(hf_tokenizer, path=model), 96
     solver = g.agent(
         "solver",
-        models[64],
+        models[0],
         expect=fg.Calls(mean=1.5, prompt=8, response=3),
         tokenizer=tokenizer,
         max_tokens=3,
@@ -46,7 +50,7 @@ def build(
     )
     verifier = g.agent(
         "verifier",
-        models[48],
+        models[1],
         expect=fg.Calls(mean=2, prompt=9, response=1),
         tokenizer=tokenizer,
         max_tokens=1,
@@ -55,14 +59,10 @@ def build(
     )
     tasks = g.source("tasks", arithmetic, operand=4, noise=0.4)
     games = tasks.episodes(play, agents=[solver, verifier], trajectories=tries, in_flight=batch)
-    losses = {
-        solver: fg.grpo(entropy=0.1),
-        verifier: fg.grpo(entropy=0.15, scale_by_std=False),
-    }
-    for agent, loss in losses.items():
+    for agent, entropy in ((solver, 0.1), (verifier, 0.6)):
         games.rows(agent).group(by="task").train(
             agent.module,
-            loss=loss,
+            loss=fg.grpo(entropy=entropy),
             batch=batch,
             micro_batch=fg.tokens(1024 if model else 4096),
             optimizer=fg.adam(lr, betas=(0.9, 0.99)),

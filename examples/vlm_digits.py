@@ -33,7 +33,7 @@ def build(
     batch: int = 64,
     steps: int = 1200,
     seed: int = 0,
-    lr: float = 1.5e-3,
+    lr: float = 1e-3,
     encoder: str = "trained",
     eval_samples: int = 512,
 ) -> fg.Graph:

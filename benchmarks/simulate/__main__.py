@@ -2,8 +2,9 @@
 
 Each round profiles a run and then runs again; the second run is predicted from the first one's
 measurements: as if alone on the machine, and among whoever else was on it while the profile was
-made. Five configurations of one graph must come out in the right order, all predicted
-from the profile of one of them. Exit status 1 when a limit is missed.
+made. As a check of the model alone, each run is also predicted from its own measurements.
+Five configurations of one graph must come out in the right order, all predicted from the profile
+of one of them. Exit status 1 when a limit is missed.
 """
 
 import argparse
@@ -59,8 +60,8 @@ def main() -> int:
     parser.add_argument("--only", help="one case's name")
     options = parser.parse_args()
     print(f"{os.cpu_count()} cores; {options.rounds} rounds of {options.steps} steps\n")
-    print("| graph | measured s | predicted s | off | others | predicted among them s | off |")
-    print("|---|---|---|---|---|---|---|")
+    print("| graph | measured s | predicted s | off | others | among them s | off | own run, off |")
+    print("|---|---|---|---|---|---|---|---|")
     cases = [case for case in CASES if options.only in (None, case.name)]
     worst = max([_compare(case, options.rounds, options.steps) for case in cases], default=0.0)
     right = True
@@ -73,7 +74,7 @@ def main() -> int:
 def _compare(case: Case, rounds: int, steps: int) -> float:
     """One row: medians over the rounds. Returns how far off the nearer prediction is."""
     plan = plan_of(case.graph, case.settings, case.pins)
-    measured, alone, crowded, others = [], [], [], []
+    measured, alone, crowded, others, own = [], [], [], [], []
     for _ in range(rounds):
         profile = run_measured(plan, steps)
         run = run_measured(plan, steps)
@@ -81,6 +82,7 @@ def _compare(case: Case, rounds: int, steps: int) -> float:
         alone.append(_predict(plan, profile.measured, steps))
         crowded.append(_predict(_roomy(plan), profile.crowded, steps))
         others.append(run.background)
+        own.append(_predict(_roomy(plan), run.crowded, steps) / run.median_s - 1.0)
     middle = statistics.median(measured)
     cells = [f"{middle:.3f}"]
     off = []
@@ -88,6 +90,7 @@ def _compare(case: Case, rounds: int, steps: int) -> float:
         value = statistics.median(predicted)
         off.append(value / middle - 1.0)
         cells += [f"{value:.3f}", f"{100 * off[-1]:+.0f} %"]
+    cells.append(f"{100 * statistics.median(own):+.0f} %")
     cells.insert(3, f"{statistics.median(others):.1f}")
     print(f"| {case.name} | {' | '.join(cells)} |", flush=True)
     # With others on the machine the run is not alone: the second prediction is the one meant.

@@ -122,6 +122,11 @@ class DecoderLM(nn.Module):
         """[..., V] from hidden states [..., width]."""
         return functional.linear(hidden, self.unembedding())
 
+    @property
+    def vocab(self) -> int:
+        """Ids that may be read; `outputs` may allow fewer to be said."""
+        return self.config.vocab
+
     def unembedding(self) -> Tensor:
         """The matrix [V, width] that `logits` multiplies with, for fused losses."""
         if self.head is not None:

@@ -8,19 +8,22 @@ from flowgraph.runtime.engine.interface import Call, CallRefused
 from flowgraph.runtime.randomness import KEY_BYTES
 
 
-def check_calls(calls: Sequence[Call], *, max_length: int, vocab: int) -> None:
-    """Raise CallRefused for the first call that does not fit `max_length` or the vocabulary."""
+def check_calls(calls: Sequence[Call], *, max_length: int, reads: int, says: int) -> None:
+    """Raise CallRefused for the first call that does not fit `max_length` or the vocabulary.
+
+    reads, says: how many ids the module may be shown, and may sample.
+    """
     for call in calls:
         _check_prompt(call)
-        _check_sampling(call, vocab)
+        _check_sampling(call, says)
         _check_length(call, max_length)
     if not calls:
         return
     everything = np.concatenate([call.prompt for call in calls])
-    if everything.min() < 0 or everything.max() >= vocab:
-        call = next(call for call in calls if call.prompt.min() < 0 or call.prompt.max() >= vocab)
+    if everything.min() < 0 or everything.max() >= reads:
+        call = next(call for call in calls if call.prompt.min() < 0 or call.prompt.max() >= reads)
         worst = call.prompt.min() if call.prompt.min() < 0 else call.prompt.max()
-        raise CallRefused(call.id, f"prompt: token {worst} is outside the vocabulary of {vocab}")
+        raise CallRefused(call.id, f"prompt: token {worst} is outside the vocabulary of {reads}")
 
 
 def _check_prompt(call: Call) -> None:

@@ -84,6 +84,8 @@ class TorchEngine:
         self._model = cast(RolloutModule, module)
         self._device = next(module.parameters()).device
         self._vocab = self._model.unembedding().shape[0]
+        # A module may read ids that it cannot say.
+        self._reads = int(getattr(module, "vocab", self._vocab))
         self._max_length = max_length
         self._exact = exact
         self._prefill_rows = prefill_rows
@@ -112,7 +114,7 @@ class TorchEngine:
 
     def submit(self, calls: Sequence[Call]) -> None:
         """Queue calls; raises CallRefused, and then queues none of them."""
-        check_calls(calls, max_length=self._max_length, vocab=self._vocab)
+        check_calls(calls, max_length=self._max_length, reads=self._reads, says=self._vocab)
         self._waiting.extend(calls)
 
     def advance(self) -> list[Completion]:

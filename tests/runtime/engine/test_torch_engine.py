@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from flowgraph.ir.errors import ConfigurationError, RunFailed
+from flowgraph.models.configs import DecoderConfig
 from flowgraph.models.decoder_lm import DecoderLM
-from flowgraph.runtime.engine.interface import CallRefused, Engine
+from flowgraph.runtime.engine.interface import Call, CallRefused, Engine, Sampling
 from flowgraph.runtime.engine.torch_engine import TorchEngine
 from flowgraph.runtime.weights import WeightsRefused, flatten
 from tests.runtime.engine.calls import bits, expected_logprobs, finish, make_call, varied_calls
@@ -259,3 +260,17 @@ def test_calls_that_arrive_at_any_time_are_returned_once_and_right_when_trimmed(
     for completion in done:
         expected = expected_logprobs(module, calls[completion.id], completion)
         assert np.abs(completion.logprobs - expected).max() < 1e-5
+
+
+def test_a_module_may_read_ids_that_it_cannot_say() -> None:
+    torch.manual_seed(0)
+    config = DecoderConfig(vocab=17, outputs=5, layers=1, width=16, heads=2, max_length=16)
+    engine = TorchEngine(DecoderLM(config), slots=2, max_length=16, exact=False)
+    prompt = np.array([1, 16], np.int64)
+    call = Call(id=0, key=bytes(16), prompt=prompt, sampling=Sampling(max_tokens=8))
+    engine.submit([call])
+    completion = finish(engine)[0]
+    assert completion.tokens.max() < 5
+    beyond = Call(id=1, key=bytes(16), prompt=prompt + 1, sampling=Sampling(max_tokens=1))
+    with pytest.raises(CallRefused, match="token 17 is outside the vocabulary of 17"):
+        engine.submit([beyond])
