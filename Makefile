@@ -12,7 +12,7 @@ export PYTHONSAFEPATH = 1
 FROM_ROOT := PYTHONPATH="$(CURDIR)" $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo demo-vlm learn bench lint
+.PHONY: help setup test demo demo-vlm learn bench fuzz soak lint
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ learn: setup ## both examples over 3 seeds each; writes docs/results.md (long)
 
 bench: setup ## performance figures, as ratios
 	$(FROM_ROOT) -m benchmarks
+
+fuzz: setup ## 100,000 mutants of plan files and IR texts (long)
+	$(FROM_ROOT) -m tests.fuzz --count 100000
+
+soak: setup ## simulated fault schedules for SECONDS (600 unless told)
+	$(FROM_ROOT) -m tests.runtime.simulate --soak $(or $(SECONDS),600)
 
 lint: setup ## linters, strict types, layering
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """bind-agents: the groups of workers, and which agent's calls each engine answers."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from flowgraph.ir.graph import Agent
@@ -16,9 +16,11 @@ from flowgraph.passes.demand import (
     unit_of,
     used_agents,
 )
-from flowgraph.passes.estimate_costs import gang_modules
+from flowgraph.passes.rooms import rooms_of
 from flowgraph.passes.state import Choices, State
+from flowgraph.passes.taking_turns import take_turns
 from flowgraph.passes.words import counted
+from flowgraph.passes.works import gang_modules
 
 CORES_A_HOST = 8
 """Cores for which one more stage worker is started."""
@@ -28,12 +30,16 @@ MOST_HOSTS = 16
 
 @dataclass(frozen=True, slots=True)
 class BindAgents:
-    """Requires counts. Ensures a group for the host, each played agent and each held module.
+    """Requires counts. Ensures a group for the host, each played agent and each held module, whose
+    turn it is where trainers share devices, and the room in which groups may move at run time.
 
     Each agent has engines of its own; agents that share a module are loaded with the same weights.
+    Turns: the ILP's for few trainers, a heuristic's with its gap for many. Who must leave its
+    devices between turns is offloaded while the hosts' memory lasts, else destroyed.
     Changes nothing else.
     """
 
+    solver: str = "highs"
     name: ClassVar[str] = "bind-agents"
 
     def apply(self, state: State) -> State:
@@ -50,7 +56,10 @@ class BindAgents:
             )
             for module in gang_modules(state)
         ]
-        return choices.onto(state, groups=(host, *engines, *gangs))
+        turns = take_turns(state, choices, self.solver)
+        gangs = [replace(gang, **turns.get(gang.name, {})) for gang in gangs]
+        rooms = rooms_of(state, (*engines, *gangs), choices)
+        return choices.onto(state, groups=(host, *engines, *gangs), rooms=rooms)
 
 
 def layout_of(state: State, group: str) -> Layout:

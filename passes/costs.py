@@ -60,6 +60,7 @@ def measurable(graph: Graph) -> dict[str, str]:
         known |= {f"{module.name}.{name}": "data" for name in MODULE}
     for stage in (*graph.by_op("filter"), *graph.by_op("unnest")):
         known[f"{stage.name}.expect"] = "data"
+    known |= {f"{stage.name}.size": "data" for stage in graph.by_op("source")}
     return known
 
 

@@ -17,6 +17,7 @@ def explain(plan: Plan) -> str:
         _table(
             ("group", "processes", "holds", "takes", "a step", "memory", "where"), _groups(plan)
         ),
+        _rooms(plan),
         _tasks(plan),
         _table(("channel", "kind", "transport", "budget", "records"), _channels(plan)),
         _decisions(plan),
@@ -35,10 +36,28 @@ def _headline(plan: Plan) -> str:
             f"{counted(cluster.total_devices, 'device')}, {counted(cores, 'core')}",
             f"a step: {schedule.batch} samples, {counted(schedule.updates, 'update')}, in units of "
             f"{schedule.unit} (exact: chunks of {schedule.chunk}), {schedule.mode}, about "
-            f"{plan.prediction.step_seconds:.3g} s (estimated)",
-            "training is synchronous: a step trains what its own version made",
+            f"{plan.prediction.step_seconds:.3g} s ({_basis(plan)})",
+            _consistency(plan),
         ]
     )
+
+
+def _basis(plan: Plan) -> str:
+    """What the predicted seconds rest on."""
+    measured = set(plan.prediction.measured)
+    names = {group.name for group in plan.groups}
+    if not measured & names:
+        return "estimated"
+    left = sorted(names - measured)
+    return f"measured; estimated: {', '.join(left)}" if left else "measured"
+
+
+def _consistency(plan: Plan) -> str:
+    late = {s.name.removesuffix(".weights"): s.delay - 1 for s in plan.graph.streams if s.delay > 1}
+    if not late:
+        return "training is synchronous: a step trains what its own version made"
+    shown = ", ".join(f"{name} by {count}" for name, count in late.items())
+    return f"training is late by a bounded number of updates: {shown}"
 
 
 def _groups(plan: Plan) -> list[Sequence[str]]:
@@ -83,6 +102,30 @@ def _ranges(numbers: list[int]) -> str:
         else:
             runs.append([number])
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _rooms(plan: Plan) -> str:
+    """Groups that may move at run time, and trainers that take turns."""
+    lines = []
+    for room in plan.rooms:
+        if room.least < room.most:
+            lines.append(
+                f"  {room.group} may have {room.least} to {room.most} processes; a move costs "
+                f"{room.move_seconds:.3g} s"
+            )
+    for group in plan.groups:
+        if group.shares:
+            lines.append(
+                f"  {group.name} takes turn {group.turn} on the devices of {group.shares}, "
+                f"{group.residency} between turns"
+            )
+    balance = plan.balance
+    if any(room.least < room.most for room in plan.rooms):
+        lines.append(
+            f"  moves follow {balance.by}: from {balance.excess:g} times an agent's share on, for "
+            f"{balance.gain:g} s saved a second spent"
+        )
+    return "\n".join(["room to move", *lines]) if lines else ""
 
 
 def _tasks(plan: Plan) -> str:

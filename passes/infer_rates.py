@@ -1,14 +1,14 @@
 """infer-rates: how many records each stream carries for one source sample."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from flowgraph.ir.errors import GraphError
 from flowgraph.ir.graph import Agent, Stage
 from flowgraph.ir.index import Index, agent_of, attribute, flow_order, index
 from flowgraph.passes import assumptions
+from flowgraph.passes.fillable import check_group, check_join, number, reachable_steps
 from flowgraph.passes.state import Choices, State
 from flowgraph.runtime.policy.roofline import SAMPLE_TOKENS
 
@@ -17,8 +17,11 @@ from flowgraph.runtime.policy.roofline import SAMPLE_TOKENS
 class InferRates:
     """Requires explicit edges. Ensures a rate and a token count for every stream.
 
-    A rate is exact where the graph decides it and an expectation where data does. Refuses a
-    `group` of fixed size that its rows in a step cannot fill. Changes nothing else.
+    A rate is an exact fraction where the graph decides it, and the mean of a declared or measured
+    distribution where data does. Refuses what could never be filled: a `group` of a fixed size that
+    its rows do not divide into or that a filter takes rows from, a join whose partners a filter
+    leaves out, a step of more samples than its source has and does not repeat.
+    Changes nothing else.
     """
 
     name: ClassVar[str] = "infer-rates"
@@ -28,8 +31,10 @@ class InferRates:
         choices = Choices(self.name, state.pins)
         rates: dict[str, Fraction] = {}
         tokens: dict[str, float] = {}
+        fixed = fixed_calls(state.graph.agents)
         for stage in flow_order(at)[0]:
-            _check_group(at, stage, rates)
+            check_group(at, stage, rates, fixed)
+            check_join(at, stage)
             for output in stage.outputs:
                 rates[output], why = _rate(at, stage, output, rates)
                 tokens[output] = _tokens(at, stage, output, tokens)
@@ -38,7 +43,17 @@ class InferRates:
         for stream in state.graph.streams:
             if stream.kind == "gradient":
                 rates[stream.name] = rates[stream.name.removesuffix(".gradient")]
+        _check_sources(state, at, choices)
         return choices.onto(state, rates=rates, tokens=tokens)
+
+
+def _check_sources(state: State, at: Index, choices: Choices) -> None:
+    """Whether the sources' measured sizes give all steps."""
+    batch = attribute(state.graph.by_op("train")[0], "batch")
+    for source in state.graph.by_op("source"):
+        found = reachable_steps(at, source, batch, state.graph.steps, state.measured)
+        if found is not None:
+            choices.choose(source.name, "steps", *found)
 
 
 def expectation(expect: Mapping[str, Any], name: str, default: float) -> Fraction:
@@ -75,7 +90,8 @@ def _rate(
         tries = attribute(stage, "trajectories")
         agent = at.agents.get(agent_of(stage, output))
         calls = calls_of(agent) if agent else Fraction(1)
-        return read * tries * calls, f"{tries} trajectories x {_number(calls)} calls expected"
+        told = _spread(agent.expect.get("calls", agent.expect.get("mean"))) if agent else ""
+        return read * tries * calls, f"{tries} trajectories x {number(calls)} calls expected{told}"
     return read, ""
 
 
@@ -92,50 +108,20 @@ def _tokens(at: Index, stage: Stage, output: str, tokens: Mapping[str, float]) -
     return known[0] if known else float(SAMPLE_TOKENS)
 
 
-def _check_group(at: Index, stage: Stage, rates: Mapping[str, Fraction]) -> None:
-    """A group's rows share a sample, so the rows of one sample must fill whole groups."""
-    size = attribute(stage, "size") if stage.op == "group" else 0
-    if not size:
-        return
-    rows, by, why = rates[stage.inputs[0]], attribute(stage, "by"), "rows a sample"
-    game, agent = _played(at, stage)
-    if game and agent:
-        if not {"calls", "mean"} & agent.expect.keys():
-            return  # data decides, and the run checks it
-        if "trajectory" in by:
-            rows, why = rows / attribute(game, "trajectories"), "rows a trajectory"
-        if "call" in by:
-            rows, why = rows / calls_of(agent), f"rows a {' and '.join(by)}"
-    if rows % size == 0:
-        return
-    raise GraphError(
-        f"stage {stage.name!r}: expects rows in groups of {size}, got {_number(rows)} {why}, which "
-        f"leaves {_number(rows % size)} over ({_number(rows)} = {rows // size} x {size} + "
-        f"{_number(rows % size)}; `batch` counts source samples, not rows)",
-        at=stage.at,
-        hint=_group_hint(rows, size),
-        node=f'stage "{stage.name}"',
-        term=f"size: {size}",
-    )
+def fixed_calls(agents: Iterable[Agent]) -> dict[str, Fraction]:
+    """By agent, calls a trajectory where they are declared as a number: data decides the others."""
+    found = {}
+    for agent in agents:
+        value = agent.expect.get("calls", agent.expect.get("mean"))
+        if value is not None and not isinstance(value, Mapping):
+            found[agent.name] = calls_of(agent)
+    return found
 
 
-def _played(at: Index, stage: Stage) -> tuple[Stage | None, Agent | None]:
-    """The episodes stage, and the agent in it, whose rows these are."""
-    stream = stage.inputs[0]
-    while (made := at.producer(stream)) and made.op != "episodes" and made.inputs:
-        stream = made.inputs[0]
-    if made is None or made.op != "episodes":
-        return None, None
-    return made, at.agents.get(agent_of(made, stream))
-
-
-def _group_hint(rows: Fraction, size: int) -> str:
-    if rows.denominator != 1:
-        return "leave `size` out: the episodes decide how many calls there are"
-    sizes = [n for n in range(1, int(rows) + 1) if rows % n == 0]
-    near = min(sizes, key=lambda n: (abs(n - size), n))
-    return f"size={near}, which divides {rows}; or leave `size` out to take all rows together"
-
-
-def _number(value: Fraction) -> str:
-    return str(value) if value.denominator == 1 else f"{float(value):g}"
+def _spread(value: Any) -> str:
+    """How a distribution spreads, for messages."""
+    if not isinstance(value, Mapping):
+        return ""
+    if "p95" in value:
+        return f" (95 of 100 below {value['p95']:g})"
+    return f" (measured, ± {100 * value.get('spread', 0.0):.0f} %)"

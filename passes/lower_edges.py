@@ -23,8 +23,8 @@ class LowerEdges:
     """Requires a verified graph. Ensures that every gradient and weight edge is a stream.
 
     Adds `<stream>.gradient` for each output of a module that a train stage behind it trains, and
-    `<module>.weights` (delay 1: a step reads the version before its own update) for each trained
-    module. Changes nothing else.
+    `<module>.weights` (delay 1: a step reads the version before its own update; more by the
+    declared staleness) for each trained module. Changes nothing else.
     """
 
     name: ClassVar[str] = "lower-edges"
@@ -39,6 +39,8 @@ class LowerEdges:
                 "the encoder is trained by what reads its features"
                 if stream.kind == "gradient"
                 else "a step is rolled out from one version and then updates it"
+                if stream.delay == 1
+                else f"staleness={stream.delay - 1} is declared: so many updates more may pass"
             )
             choices.choose(stream.name, "delay", stream.delay, because)
         have = {stream.name for stream in graph.streams}
@@ -49,9 +51,10 @@ class LowerEdges:
 def trained_modules(graph: Graph) -> dict[str, Stage]:
     """Modules that some train stage updates, each with the first such stage."""
     found: dict[str, Stage] = {}
+    fixed = {module.name for module in graph.modules if module.trainable is False}
     for stage in graph.by_op("train"):
         for name in stage.modules:
-            if graph.module(name).trainable is not False:
+            if name not in fixed:
                 found.setdefault(name, stage)
     return found
 
@@ -92,7 +95,7 @@ def _weights(graph: Graph) -> list[Stream]:
             producer=train.name,
             type=WEIGHTS,
             kind="weights",
-            delay=1,
+            delay=1 + attribute(train, "staleness"),
             at=train.at,
         )
         for module, train in trained_modules(graph).items()

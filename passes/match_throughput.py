@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 
 from flowgraph.ir.errors import InternalError, PlanError
 from flowgraph.passes.demand import accelerated, used_agents
-from flowgraph.passes.estimate_costs import asked, gang_modules
 from flowgraph.passes.headroom import headrooms
+from flowgraph.passes.layout_options import asked
 from flowgraph.passes.layouts import named
 from flowgraph.passes.matching.problem import Nodes, Option, Part, Problem, Solution, check
 from flowgraph.passes.matching.solve import solve
-from flowgraph.passes.state import Choices, LaidOut, State
+from flowgraph.passes.sharing import share
+from flowgraph.passes.state import Choices, LaidOut, Sharing, State
 from flowgraph.passes.words import counted
+from flowgraph.passes.works import gang_modules, only_models
 
 LEAST_SECONDS = 1e-9
 """A part without work is as fast as this."""
@@ -38,17 +40,17 @@ class MatchThroughput:
         choices = Choices(self.name, state.pins)
         if not accelerated(state):
             return choices.onto(state, counts=_shared(state, choices))
-        problem = matching_problem(state)
+        problem, sharing = matching_problem(state), Sharing()
         solution = solve(problem, solver=self.solver, seconds=self.seconds)
         if solution is None:
-            raise _refusal(state, problem)
+            shared = share(state, problem, solver=self.solver, seconds=self.seconds)
+            if shared is None:
+                raise _refusal(state, problem)
+            problem, solution, sharing = shared
         if wrong := check(problem, solution):
             raise InternalError("match-throughput: " + "; ".join(wrong))
-        chosen = {
-            part: state.options[part][int(choice.option.name)]
-            for part, choice in solution.choices.items()
-        }
-        _record(state, choices, problem, solution, chosen)
+        chosen = _chosen(state, solution, sharing)
+        _record(state, choices, solution, chosen, sharing)
         costs = {
             part: replace(
                 state.costs[part],
@@ -64,7 +66,20 @@ class MatchThroughput:
             counts={part: option.devices for part, option in chosen.items()},
             layouts=chosen,
             costs={**state.costs, **costs},
+            sharing=sharing,
+            bound_seconds=1.0 / solution.bound,
         )
+
+
+def _chosen(state: State, solution: Solution, sharing: Sharing) -> dict[str, LaidOut]:
+    """Each group's layout, those that take turns included."""
+    found: dict[str, LaidOut] = {}
+    for part, choice in solution.choices.items():
+        if part in sharing.members:
+            found.update(sharing.laid[part][int(choice.option.name)])
+        else:
+            found[part] = state.options[part][int(choice.option.name)]
+    return found
 
 
 def parts_of(state: State) -> tuple[tuple[str, str, str], ...]:
@@ -90,7 +105,8 @@ def _shared(state: State, choices: Choices) -> Mapping[str, int]:
             if state.pins.get(subject, way):
                 choices.choose(subject, way, 1, "cores take whole models")
     counts = {}
-    wanted = {f"{m.name}.gang": asked(state, m) for m in gang_modules(state)}
+    models = only_models(state)
+    wanted = {f"{m.name}.gang": asked(models, m) for m in gang_modules(models)}
     for group, subject, decision in parts_of(state):
         count = wanted.get(group) or 1
         because = (
@@ -189,9 +205,9 @@ def _with_micro_batches(state: State, chosen: Mapping[str, LaidOut]) -> Any:
 def _record(
     state: State,
     choices: Choices,
-    problem: Problem,
     solution: Solution,
     chosen: Mapping[str, LaidOut],
+    sharing: Sharing,
 ) -> None:
     slack = f"{solution.slack / solution.rate:.1%} of it" if solution.slack else "none"
     how = "proved by counting" if solution.by == "bisection" else f"by {solution.by}"
@@ -203,9 +219,16 @@ def _record(
         solution.devices,
         f"of {accelerators(state)}; {solution.slowest} is the slowest part",
     )
+    turns = {name: group for group, own in sharing.members.items() for name in own}
     for group, subject, decision in parts_of(state):
         option = chosen[group]
-        why = _why(state, problem, solution, group, option)
+        if group in turns:
+            others = [name for name in sharing.members[turns[group]] if name != group]
+            why = f"{accelerators(state)} devices are too few: takes turns with " + (
+                ", ".join(others) or "nobody"
+            )
+        else:
+            why = _why(state, solution, group, option)
         count = option.replicas if decision == "engines" else option.layout.ranks
         choices.choose(subject, decision, count, why, _runner_up(state, group, option))
         for way in ("engine_tp",) if decision == "engines" else ("dp", "tp", "pp", "cp"):
@@ -216,7 +239,7 @@ def _record(
             choices.choose(group, "layout", named(option.layout), f"{bytes_}, on {option.kind}")
 
 
-def _why(state: State, problem: Problem, solution: Solution, group: str, option: LaidOut) -> str:
+def _why(state: State, solution: Solution, group: str, option: LaidOut) -> str:
     if group != solution.slowest:
         return f"{option.seconds:.3g} s a step, no slower than {solution.slowest}"
     faster = [o for o in state.options[group] if o.seconds < option.seconds]
@@ -238,4 +261,4 @@ def _runner_up(state: State, group: str, option: LaidOut) -> str | None:
         return None
     best = min(fewer, key=lambda o: (o.seconds, o.devices))
     worse = best.seconds / option.seconds - 1
-    return f"{counted(best.devices, 'device')} as {named(best.layout)}, {worse:+.0%} time"
+    return f"{counted(best.devices, 'device')} as {named(best.layout)}, {worse:+.1%} time"

@@ -19,6 +19,7 @@ from flowgraph.passes.match_throughput import MatchThroughput
 from flowgraph.passes.pins import read_pins
 from flowgraph.passes.place import PlaceGroups
 from flowgraph.passes.plan_packing import PlanPacking
+from flowgraph.passes.sharing import swap_seconds
 from flowgraph.passes.simplify import Simplify
 from flowgraph.passes.state import Pass, State
 from flowgraph.passes.wire import Wire
@@ -97,6 +98,8 @@ def _run(step: Pass, state: State, done: list[str]) -> State:
         raise
     except Exception as error:
         raise InternalError(f"pass {step.name} ({before}) failed: {error!r}") from error
+    if after.graph is state.graph:
+        return after  # verified already: most passes only decide
     try:
         verify_flow(after.graph)
     except FlowgraphError as error:
@@ -124,6 +127,7 @@ def plan_of(state: State) -> Plan:
         pool_bytes=state.pool_bytes,
         prediction=predict(state),
         decisions=state.decisions,
+        rooms=state.rooms,
     )
 
 
@@ -134,9 +138,25 @@ def predict(state: State) -> Prediction:
         g.name: state.costs[g.name].seconds / (1 if g.name in state.layouts else g.replicas)
         for g in state.groups
     }
+    bound = bound_seconds(seconds, state.groups, state.cluster)
     return Prediction(
-        step_seconds=bound_seconds(seconds, state.groups, state.cluster),
+        step_seconds=max([bound, *_turns(state, seconds)]),
         seconds=seconds,
         memory_bytes={name: cost.memory_bytes for name, cost in state.costs.items()},
         rates={name: str(rate) for name, rate in state.rates.items()},
+        measured=tuple(name for name, cost in state.costs.items() if cost.measured),
+        bound_seconds=state.bound_seconds,
     )
+
+
+def _turns(state: State, seconds: Mapping[str, float]) -> list[float]:
+    """Seconds of each device group that trainers use in turn, swaps included."""
+    groups = {group.name: group for group in state.groups}
+    return [
+        sum(
+            seconds[name]
+            + (swap_seconds(state.layouts[name]) if groups[name].residency != "resident" else 0.0)
+            for name in members
+        )
+        for members in state.sharing.members.values()
+    ]

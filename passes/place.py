@@ -87,9 +87,9 @@ def _on_devices(state: State, seats: tuple[Seat, ...]) -> Mapping[str, tuple[Pla
 
     places: dict[str, tuple[Place, ...]] = {}
     while left:
-        size = max(group.layout.tp for group in left)
+        size = max(_piece(state, group) for group in left)
         group = max(
-            (group for group in left if group.layout.tp == size),
+            (group for group in left if _piece(state, group) == size),
             key=lambda group: sum(talk(group, other) for other in places),
         )
         left.remove(group)
@@ -103,6 +103,12 @@ def _on_devices(state: State, seats: tuple[Seat, ...]) -> Mapping[str, tuple[Pla
         places[group.name] = tuple(own)
         where[group.name] = Counter(place.node for place in own)
     return places
+
+
+def _piece(state: State, group: WorkerGroup) -> int:
+    """Devices that must share a node: a tp group, or all that trainers take turns on."""
+    shared = any(group.name in own for own in state.sharing.members.values())
+    return group.replicas if shared else group.layout.tp
 
 
 def _check_slots(state: State, seats: tuple[Seat, ...]) -> None:
@@ -157,16 +163,15 @@ def _check_hosts(state: State) -> None:
     workers = Counter(place.node for group in state.groups for place in group.places)
     for i, node in enumerate(state.cluster.nodes):
         helpers = 1 if i == 0 else 0  # the orchestrator lives on the first node
-        needed = (workers[node.name] + helpers) * PROCESS_BYTES
+        own = workers[node.name]
+        needed = (own + helpers) * PROCESS_BYTES
         if node.memory_bytes and needed > node.memory_bytes:
+            sum_ = counted(own, "worker") + (" + the orchestrator" if helpers else "")
+            fewer = -(-(needed - node.memory_bytes) // PROCESS_BYTES)
             raise PlanError(
-                f"node {node.name!r} has {node.memory_bytes / 2**20:.0f} MiB, and "
-                f"{counted(workers[node.name] + helpers, 'process')} on it need "
-                f"{needed / 2**20:.0f} MiB at the very least ({counted(workers[node.name], 'worker')}"
-                + (" + the orchestrator" if helpers else "")
-                + f", {PROCESS_BYTES >> 20} MiB each)",
-                hint=f"{-(-(needed - node.memory_bytes) // PROCESS_BYTES)} fewer workers there, or "
-                f"{needed / 2**20:.0f} MiB",
+                f"node {node.name!r} has {node.memory_bytes >> 20} MiB, and its processes need "
+                f"{needed >> 20} MiB at the very least ({sum_}, {PROCESS_BYTES >> 20} MiB each)",
+                hint=f"{fewer} fewer workers there, or {needed >> 20} MiB",
             )
 
 

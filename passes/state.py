@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.graph import Graph
-from flowgraph.ir.plan import Channel, Decision, Layout, Schedule, Task, WorkerGroup
+from flowgraph.ir.plan import Channel, Decision, Layout, Room, Schedule, Task, WorkerGroup
 from flowgraph.passes.costs import Costs
 from flowgraph.passes.pins import Pins
 
@@ -48,6 +48,17 @@ class LaidOut:
         return self.replicas * self.layout.ranks
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which gangs take turns. members: by the shared group's name, the gangs in it.
+
+    laid: by shared group and width, each member's layout. seconds: of the members' turns together.
+    """
+
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    laid: Mapping[str, Mapping[int, Mapping[str, LaidOut]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Immutable; a pass returns a new one.
@@ -55,7 +66,8 @@ class State:
     rates: records a source sample, by stream. tokens: expected tokens a record, by stream.
     measured: numbers that replace estimates. costs, options: by group name, on one device and under
     each layout (on accelerators only). counts: processes by group name. layouts: the chosen option
-    by group name, of those in `options`.
+    by group name, of those in `options`. bound_seconds: of a step, that
+    no layouts beat. sharing: gangs that take turns on devices.
     groups, tasks, channels, schedule: parts of the plan, each filled by one pass.
     """
 
@@ -69,7 +81,10 @@ class State:
     options: Mapping[str, tuple[LaidOut, ...]] = field(default_factory=dict)
     layouts: Mapping[str, LaidOut] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    bound_seconds: float = 0.0
+    sharing: Sharing = field(default_factory=Sharing)
     groups: tuple[WorkerGroup, ...] = ()
+    rooms: tuple[Room, ...] = ()
     tasks: tuple[Task, ...] = ()
     channels: tuple[Channel, ...] = ()
     schedule: Schedule | None = None

@@ -28,6 +28,7 @@ def form_tasks(at: Index) -> tuple[Task, ...]:
     after). `join` and `pack` that only trainers read are done by each trainer.
     """
     order, _ = flow_order(at)
+    rank = {stage.name: i for i, stage in enumerate(order)}
     in_trainer = _in_trainer(at, order)
     outside = [s for s in order if s.name not in in_trainer and s.op != "evaluate"]
     ungated = _ungated(at, order)
@@ -36,9 +37,9 @@ def form_tasks(at: Index) -> tuple[Task, ...]:
     parts = [Part("host", stages) for stages in _components(at, host, levels, ungated)]
     parts += [Part("apply", (stage,)) for stage in outside if stage.op == "apply"]
     parts += [
-        Part("train", _trainer(at, stage, order, in_trainer)) for stage in at.graph.by_op("train")
+        Part("train", _trainer(at, stage, rank, in_trainer)) for stage in at.graph.by_op("train")
     ]
-    return _in_order(at, [_task(at, part, parts, ungated) for part in parts])
+    return _in_order(at, [_task(at, part, ungated) for part in parts])
 
 
 def decides_membership(at: Index, stage: Stage) -> bool:
@@ -68,14 +69,17 @@ def _in_trainer(at: Index, order: tuple[Stage, ...]) -> frozenset[str]:
 
 
 def _trainer(
-    at: Index, train: Stage, order: tuple[Stage, ...], inside: frozenset[str]
+    at: Index, train: Stage, order: Mapping[str, int], inside: frozenset[str]
 ) -> tuple[Stage, ...]:
     """The joins and packs that feed this train stage, and itself."""
-    wanted = {train.name}
-    for stage in reversed(order):
-        if stage.name in inside and any(r.name in wanted for r in at.children(stage)):
-            wanted.add(stage.name)
-    return tuple(stage for stage in order if stage.name in wanted)
+    wanted = {train.name: train}
+    waiting = [train]
+    while waiting:
+        for parent in at.parents(waiting.pop()):
+            if parent.name in inside and parent.name not in wanted:
+                wanted[parent.name] = parent
+                waiting.append(parent)
+    return tuple(sorted(wanted.values(), key=lambda stage: order[stage.name]))
 
 
 def _levels(at: Index, outside: Iterable[Stage]) -> Mapping[str, int]:
@@ -115,25 +119,22 @@ def _components(
     return [tuple(stages) for stages in found.values()]
 
 
-def _task(at: Index, part: Part, parts: list[Part], ungated: frozenset[str]) -> Task:
+def _task(at: Index, part: Part, ungated: frozenset[str]) -> Task:
     names = {stage.name for stage in part.stages}
     made = {stream for stage in part.stages for stream in stage.outputs}
     read = [stream for stage in part.stages for stream in stage.inputs if stream not in made]
-    others = {
-        stream
-        for other in parts
-        if other is not part
-        for stage in other.stages
-        if stage.name not in names
-        for stream in stage.inputs
-    }
+
+    def leaves(stream: str) -> bool:
+        readers = at.consumers.get(stream, ())
+        return any(r.name not in names and r.op != "evaluate" for r in readers)
+
     return Task(
         name=_name(part),
         kind=part.kind,
         stages=tuple(stage.name for stage in part.stages),
         group="host" if part.kind == "host" else f"{part.stages[-1].modules[0]}.gang",
         inputs=tuple(dict.fromkeys(read)),
-        outputs=tuple(s for stage in part.stages for s in stage.outputs if s in others)
+        outputs=tuple(s for stage in part.stages for s in stage.outputs if leaves(s))
         if part.kind != "train"
         else (),
         versioned=any(stage.op in VERSIONED for stage in part.stages),

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from flowgraph.ir.errors import PlanError
 from flowgraph.ir.graph import Stream
-from flowgraph.ir.index import index
+from flowgraph.ir.index import attribute, index
 from flowgraph.ir.plan import Channel, Schedule, Task
-from flowgraph.passes.demand import batch_of, chunk_of, unit_of, updates_of
+from flowgraph.passes.demand import accelerated, batch_of, chunk_of, unit_of, updates_of
+from flowgraph.passes.room_check import POOLED, SHARES, still
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.tasks import form_tasks
 from flowgraph.passes.traffic import record_bytes
@@ -29,34 +30,58 @@ class Wire:
     """Requires placed groups. Ensures tasks, schedule, a channel for every stream that crosses a
     task's border, and pools that hold what their group's channels may. Changes nothing else.
 
-    No deadlock: a channel holds all records of the steps that may be in flight, so that a task
-    which waits for several streams (a join, an update) never waits for room in one of them.
+    No deadlock: the bounded graph is run once, by its channels' budgets and by its pools alone
+    (`bounded` says why that is a proof). What would wait for ever makes less ahead, and is refused
+    when it still would.
     """
 
     name: ClassVar[str] = "wire"
 
     def apply(self, state: State) -> State:
-        choices = Choices(self.name, state.pins)
         tasks = form_tasks(index(state.graph))
-        schedule = _schedule(state, choices)
-        made: dict[str, tuple[Channel, ...]] = {}
-        for stream in state.graph.streams:
-            makers, into = _ends(state, stream, tasks)
-            if into:
-                channel = _channel(state, stream, [*makers, *into], schedule, choices)
-                made[makers[0]] = (*made.get(makers[0], ()), channel)
-        pool = _pool(state, made, schedule.ahead, choices)
-        channels = tuple(
-            replace(channel, capacity_bytes=min(channel.capacity_bytes, pool))
-            for own in made.values()
-            for channel in own
-        )
-        return choices.onto(
-            state, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool
+        pinned = state.pins.get("schedule", "ahead")
+        waits: dict[str, str] = {}
+        for ahead in [pinned] if pinned else range(max(AHEAD, *_late(state)), 0, -1):
+            wired = _wired(state, tasks, ahead)
+            waits = still(wired)
+            if not waits:
+                return wired
+        told = "; ".join(f"{name} for {what}" for name, what in waits.items())
+        raise PlanError(
+            f"the tasks would wait for one another for ever, with {_room(state)[0] >> 20} MiB for "
+            f"the pool of a worker: {told}",
+            hint="a smaller batch, fewer workers, or a node with more memory",
         )
 
 
-def _schedule(state: State, choices: Choices) -> Schedule:
+def _late(state: State) -> tuple[int, ...]:
+    """Steps by which samples may be early, as the train stages declare."""
+    return (0, *(attribute(stage, "staleness") for stage in state.graph.by_op("train")))
+
+
+def _wired(state: State, tasks: tuple[Task, ...], ahead: int) -> State:
+    """The plan's parts when what needs no weights may be `ahead` steps early."""
+    choices = Choices(Wire.name, state.pins)
+    schedule = _schedule(state, choices, ahead)
+    ends = Ends.of(tasks)
+    made: dict[str, tuple[Channel, ...]] = {}
+    for stream in state.graph.streams:
+        makers, into = _ends(state, stream, ends)
+        if into:
+            channel = _channel(state, stream, [*makers, *into], schedule, choices)
+            made[makers[0]] = (*made.get(makers[0], ()), channel)
+    pool = _pool(state, made, schedule.ahead, choices)
+    channels = tuple(
+        replace(channel, capacity_bytes=min(channel.capacity_bytes, pool))
+        if channel.transport in POOLED
+        else channel
+        for own in made.values()
+        for channel in own
+    )
+    return choices.onto(state, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool)
+
+
+def _schedule(state: State, choices: Choices, ahead: int) -> Schedule:
     graph = state.graph
     batch, updates = batch_of(graph), updates_of(graph)
     chunk = choices.choose("schedule", "chunk", *chunk_of(graph))
@@ -72,7 +97,12 @@ def _schedule(state: State, choices: Choices) -> Schedule:
         unit=choices.choose("schedule", "unit", *unit_of(graph)),
         updates=updates,
         ahead=choices.choose(
-            "schedule", "ahead", AHEAD, "what needs no weights is made while the step trains"
+            "schedule",
+            "ahead",
+            ahead,
+            "what needs no weights is made while the step trains"
+            if ahead >= AHEAD
+            else f"with {ahead + 1} the pools would fill before a step is whole",
         ),
         mode=choices.choose(
             "schedule",
@@ -84,30 +114,52 @@ def _schedule(state: State, choices: Choices) -> Schedule:
     )
 
 
-def _ends(state: State, stream: Stream, tasks: tuple[Task, ...]) -> tuple[list[str], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Groups by what they do: make a stream, read it, run a stage."""
+
+    makers: Mapping[str, str]
+    readers: Mapping[str, list[str]]
+    runners: Mapping[str, str]
+
+    @classmethod
+    def of(cls, tasks: tuple[Task, ...]) -> "Ends":
+        readers: dict[str, list[str]] = {}
+        for task in tasks:
+            for name in task.inputs:
+                readers.setdefault(name, []).append(task.group)
+        return cls(
+            {name: task.group for task in tasks for name in task.outputs},
+            readers,
+            {name: task.group for task in tasks for name in task.stages},
+        )
+
+
+def _ends(state: State, stream: Stream, ends: Ends) -> tuple[list[str], list[str]]:
     """Groups that make the stream and groups that read it; nobody when it stays in one task."""
-    maker = {name: task.group for task in tasks for name in task.outputs}
     if stream.kind == "gradient":
-        trainer = next(task for task in tasks if stream.producer in task.stages)
-        return [trainer.group], [maker[stream.name.removesuffix(".gradient")]]
+        maker = ends.makers[stream.name.removesuffix(".gradient")]
+        return [ends.runners[stream.producer]], [maker]
     if stream.kind == "weights":
         module = stream.name.removesuffix(".weights")
         engines = [g.name for g in state.groups if g.kind == "engine" and g.module == module]
         return [f"{module}.gang"], engines
-    into = [task.group for task in tasks if stream.name in task.inputs]
-    return ([maker[stream.name]] if into else []), list(dict.fromkeys(into))
+    into = list(dict.fromkeys(ends.readers.get(stream.name, ())))
+    return ([ends.makers[stream.name]] if into else []), into
 
 
 def _channel(
     state: State, stream: Stream, ends: list[str], schedule: Schedule, choices: Choices
 ) -> Channel:
     nodes = {p.node for g in state.groups if g.name in ends for p in g.places}
-    transport = choices.choose(
-        stream.name,
-        "transport",
-        "shared-memory" if len(nodes) == 1 else "zeromq",
-        f"all on {min(nodes)}" if len(nodes) == 1 else counted(len(nodes), "node"),
-    )
+    one = len(nodes) == 1
+    transport = "shared-memory" if one else "zeromq"
+    because = f"all on {min(nodes)}" if one else counted(len(nodes), "node")
+    if stream.kind == "weights" and accelerated(state):
+        # Weights never pass through the hosts' memory there: nothing of them is in a pool.
+        transport = "device-ipc" if one else "device-collective"
+        because = f"from device to device, {because}"
+    transport = choices.choose(stream.name, "transport", transport, because)
     if stream.kind == "weights":
         module = state.graph.module(stream.name.removesuffix(".weights"))
         shape = shape_of(module)
@@ -139,15 +191,26 @@ def _pool(
 
     Where memory is short the pool is smaller, and producers wait sooner; it must hold a step.
     """
-    wanted = {name: sum(c.capacity_bytes for c in own) for name, own in made.items()}
+    pooled = {n: [c for c in own if c.transport in POOLED] for n, own in made.items()}
+    workers_of = {group.name: group.replicas for group in state.groups}
+    wanted = {
+        name: math.ceil(sum(c.capacity_bytes for c in own) / min(workers_of[name], SHARES))
+        for name, own in pooled.items()
+    }
     most = max(wanted, key=lambda name: wanted[name], default="")
     size = 1 << (max(LEAST_POOL, wanted.get(most, 0)) - 1).bit_length()
     because = f"the channels of {most} fill it" if size > LEAST_POOL else "the least"
     room, node, workers = _room(state)
     if size > room:
-        size = 1 << (max(1, room).bit_length() - 1)
-        because = f"half of the memory of {node}, over {counted(workers, 'worker')}"
-    step = max((sum(_a_step(c, ahead) for c in own) for own in made.values()), default=0)
+        size = max(0, room) // LEAST_BYTES * LEAST_BYTES
+        because = f"half of what models leave of {node}, over {counted(workers, 'worker')}"
+    step = max(
+        (
+            math.ceil(sum(_a_step(c, ahead) for c in own) / min(workers_of[name], SHARES))
+            for name, own in pooled.items()
+        ),
+        default=0,
+    )
     if size < step:
         raise PlanError(
             f"a step's records need {step / 2**20:.0f} MiB in the pool of a worker, and {node} has "
@@ -177,5 +240,5 @@ def _room(state: State) -> tuple[int, str, int]:
         # Models on accelerators take nothing of the host's memory.
         models = held[node.name] if state.cluster.kind(node.device).kind == "cpu" else 0
         if count and node.memory_bytes:
-            found.append(((node.memory_bytes // 2 - models) // count, node.name, count))
+            found.append(((node.memory_bytes - models) // 2 // count, node.name, count))
     return min(found, default=(1 << 62, "", 0))

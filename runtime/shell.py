@@ -86,7 +86,8 @@ def run_plan(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
 
     Raises RunAborted, RunInterrupted, or ConfigurationError for a run directory that exists.
     """
-    return _supervised(plan, options, observe, RunDirectory.create(options, plan))
+    with _interruptible() as stop:
+        return _supervised(plan, options, observe, RunDirectory.create(options, plan), stop)
 
 
 def resume_run(run_dir: str, observe: Observer) -> RunResult:
@@ -100,11 +101,16 @@ def resume_run(run_dir: str, observe: Observer) -> RunResult:
     if finished is not None:
         directory.close()
         return finished
-    return _supervised(directory.plan, directory.options, observe, directory)
+    with _interruptible() as stop:
+        return _supervised(directory.plan, directory.options, observe, directory, stop)
 
 
 def _supervised(
-    plan: Plan, options: RunOptions, observe: Observer, directory: RunDirectory
+    plan: Plan,
+    options: RunOptions,
+    observe: Observer,
+    directory: RunDirectory,
+    stop: list[bool],
 ) -> RunResult:
     """Attempts until one ends the run: lost workers are replaced, from the last checkpoint."""
     refused = Refusals()
@@ -114,7 +120,7 @@ def _supervised(
             checkpoint = latest(directory.checkpoints)
             directory.rewind(checkpoint)
             try:
-                result = _attempt(plan, options, observe, directory, refused, checkpoint)
+                result = _attempt(plan, options, observe, directory, refused, checkpoint, stop)
             except RunAborted as error:
                 if not error.lost or restarts == options.restarts:
                     raise
@@ -141,22 +147,32 @@ def _attempt(
     directory: RunDirectory,
     refused: Refusals,
     checkpoint: Path | None,
+    stop: list[bool],
 ) -> RunResult:
     with tempfile.TemporaryDirectory(prefix="flowgraph-") as scratch, LocalLauncher() as launcher:
-        shell = _Shell(plan, options, observe, directory, scratch, launcher, refused, checkpoint)
-        return shell.run()
+        return _Shell(
+            plan, options, observe, directory, scratch, launcher, refused, checkpoint, stop
+        ).run()
 
 
 @contextmanager
-def _interruptible(stop: list[bool]) -> Iterator[None]:
-    """SIGINT and SIGTERM set `stop[0]` instead of raising in the middle of something."""
+def _interruptible() -> Iterator[list[bool]]:
+    """SIGINT, SIGTERM and a closed terminal set the flag instead of raising amid something.
+
+    All the while: a second Ctrl-C must not break off the ending of processes. `nohup` stays obeyed.
+    """
+    stop = [False]
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
         stop[0] = True
 
-    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {n: signal.getsignal(n) for n in numbers}
+    old = {n: handler for n, handler in old.items() if handler != signal.SIG_IGN}
+    for number in old:
+        signal.signal(number, ask)
     try:
-        yield
+        yield stop
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
@@ -173,6 +189,7 @@ class _Shell:
         launcher: LocalLauncher,
         refused: Refusals,
         checkpoint: Path | None,
+        stop: list[bool],
     ) -> None:
         self._checkpoint = checkpoint
         self._directory = directory
@@ -185,7 +202,7 @@ class _Shell:
         self._board = Switchboard(scratch, self._state.workers, refused, options.listen)
         self._began = time.monotonic()
         self._result: RunResult | None = None
-        self._stop = [False]
+        self._stop = stop
         self._ready: set[str] = set()
 
     def run(self) -> RunResult:
@@ -193,13 +210,12 @@ class _Shell:
         self._board.register(poller)
         poller.register(self._launcher.fileno(), zmq.POLLIN)
         try:
-            with _interruptible(self._stop):
-                self._launcher.start(self._specs())
-                self._feed(Started())
-                while self._result is None:
-                    poller.poll(POLL_MS)
-                    self._turn()
-                self._launcher.close(STOP_S)
+            self._launcher.start(self._specs())
+            self._feed(Started())
+            while self._result is None:
+                poller.poll(POLL_MS)
+                self._turn()
+            self._launcher.close(STOP_S)
         finally:
             self._board.close()
         return self._finished(self._result)

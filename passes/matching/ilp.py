@@ -51,7 +51,7 @@ def cheapest(
         program += pulp.lpSum(variables[i, j] for j in range(len(choices))) == 1
     for row, room in _rows(problem, offered):
         program += pulp.lpSum(count * variables[key] for key, count in row.items()) <= room
-    program.solve(_solver(pulp, solver, seconds))
+    program.solve(solver_of(pulp, solver, seconds))
     return _answer(pulp, program, problem, offered, variables)
 
 
@@ -84,10 +84,11 @@ def _undominated(choices: Sequence[Choice]) -> list[Choice]:
     return kept
 
 
-def _solver(pulp: Any, name: str, seconds: float) -> Any:
-    # The number of threads must never differ within a process: HiGHS then answers "Not Solved".
+def solver_of(pulp: Any, name: str, seconds: float) -> Any:
     if name == "highs":
         _hold_banner()
+        # HiGHS answers "Not Solved" when another use in this process had another number of threads.
+        _scheduler_reset()
         return pulp.HiGHS(msg=False, timeLimit=seconds, threads=1)
     if name == "cbc":
         # PuLP 4 has no CBC of its own any more, and only the command of an installed one.
@@ -96,6 +97,13 @@ def _solver(pulp: Any, name: str, seconds: float) -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             return (bundled or pulp.COIN_CMD)(msg=False, timeLimit=seconds, threads=1)
     raise ValueError(f"solver: expects one of {', '.join(SOLVERS)}, got {name!r}")
+
+
+def _scheduler_reset() -> None:
+    import highspy
+
+    reset: Any = highspy.Highs.resetGlobalScheduler
+    reset(True)
 
 
 @lru_cache(maxsize=1)

@@ -10,11 +10,11 @@ KINDS = ("a", "b")
 
 
 def instance(seed: int) -> Problem:
-    """1 to 3 parts with 1 to 4 options each, on up to 8 devices in uneven nodes of 1 or 2 kinds."""
+    """1 to 3 parts with 2 to 5 options each, on up to 8 devices in uneven nodes of 1 or 2 kinds."""
     draw = random.Random(seed)
     kinds = KINDS[: draw.randint(1, 2)]
     nodes: list[Nodes] = []
-    left = draw.randint(2, 8)
+    left = draw.randint(4, 8)
     while left:
         size = draw.randint(1, left)
         nodes.append(Nodes(kind=draw.choice(kinds), devices=size))
@@ -22,7 +22,7 @@ def instance(seed: int) -> Problem:
     parts = tuple(
         Part(
             name=f"p{i}",
-            options=tuple(_option(draw, kinds, j) for j in range(draw.randint(1, 4))),
+            options=tuple(_option(draw, kinds, j) for j in range(draw.randint(2, 5))),
         )
         for i in range(draw.randint(1, 3))
     )
@@ -30,14 +30,14 @@ def instance(seed: int) -> Problem:
 
 
 def _option(draw: random.Random, kinds: Sequence[str], index: int) -> Option:
-    least = draw.choice((1, 1, 1, 2))
+    least = draw.choice((1, 1, 1, 1, 1, 2))
     # Few distinct rates: ties are what solvers get wrong.
     return Option(
         name=f"o{index}",
         kind=draw.choice(kinds),
         rate=draw.choice((0.5, 1.0, 1.5, 2.0, 3.0, 0.1, 0.7)),
-        piece=draw.choice((1, 1, 2, 4)),
-        pieces=draw.choice((1, 1, 2, 3)),
+        piece=draw.choice((1, 1, 1, 2, 2, 4)),
+        pieces=draw.choice((1, 1, 1, 2, 3)),
         least=least,
         most=least + draw.choice((0, 1, 7)),
     )

@@ -138,6 +138,19 @@ def test_what_is_wrong_with_a_solution_is_said() -> None:
         assert message in check(problem, solution)
 
 
+def test_another_use_of_the_solver_in_the_process_does_not_matter() -> None:
+    import pulp
+
+    program = pulp.LpProblem("other", pulp.LpMinimize)
+    x = program.add_variable("x", 0, 1, pulp.LpBinary)
+    program += x
+    program += x >= 1
+    program.solve(pulp.HiGHS(msg=False, threads=2))
+    solution = solve(kinds_and_nodes())
+    assert solution is not None
+    assert (solution.by, solution.gap) == ("highs", 0.0)
+
+
 def test_solving_says_nothing_on_standard_output() -> None:
     code = (
         "from tests.passes.test_matching import kinds_and_nodes\n"

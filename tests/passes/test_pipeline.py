@@ -89,6 +89,35 @@ def test_chunks_do_not_depend_on_the_cluster_or_on_pins_of_processes() -> None:
     assert chunks == {4}
 
 
+@pytest.mark.parametrize(
+    ("by", "fits", "left"),
+    [
+        (("sample",), 32, "expects rows in groups of 5, got 32 rows a sample"),
+        (("sample", "trajectory"), 2, "expects rows in groups of 5, got 2 rows a trajectory"),
+        (("sample", "call"), 16, "groups of 5, got 16 rows a sample and call"),
+    ],
+)
+def test_the_size_of_a_group_divides_the_expected_rows_of_its_key(
+    by: tuple[str, ...], fits: int, left: str
+) -> None:
+    graph = marl()
+    agents = (replace(graph.agents[0], expect={"calls": 2}), graph.agents[1])
+
+    def sized(size: int, **changes: Any) -> Graph:
+        attributes = {"by": by, "size": size}
+        stages = tuple(
+            replace(s, attributes=attributes) if s.name == "solver.groups" else s
+            for s in graph.stages
+        )
+        return replace(graph, stages=stages, **changes)
+
+    compile_graph(sized(fits, agents=agents), laptop())
+    with pytest.raises(GraphError, match=left):
+        compile_graph(sized(5, agents=agents), laptop())
+    undeclared = (replace(graph.agents[0], expect={}), graph.agents[1])
+    compile_graph(sized(5, agents=undeclared), laptop())  # data decides
+
+
 def test_expected_rates_are_exact_fractions() -> None:
     graph = marl()
     agents = (replace(graph.agents[0], expect={"calls": {"mean": 1.4}}), graph.agents[1])
@@ -178,11 +207,16 @@ def test_pools_shrink_to_the_memory_of_the_node_but_hold_a_step() -> None:
     roomy, tight = laptop(), laptop()
     nodes = (replace(tight.nodes[0], memory_bytes=1 << 30),)
     plan = compile_graph(vlm(), replace(tight, nodes=nodes))
-    assert plan.pool_bytes == 1 << 26 < compile_graph(vlm(), roomy).pool_bytes
+    assert plan.pool_bytes == 148 << 20 < compile_graph(vlm(), roomy).pool_bytes
     assert max(channel.capacity_bytes for channel in plan.channels) == plan.pool_bytes
-    nodes = (replace(tight.nodes[0], memory_bytes=330 << 20),)
-    with pytest.raises(PlanError, match="a step's records need 17 MiB in the pool of a worker"):
-        compile_graph(vlm(), replace(tight, nodes=nodes))
+    graph = vlm()
+    stages = tuple(
+        replace(s, attributes={**s.attributes, "batch": 256}) if s.op == "train" else s
+        for s in graph.stages
+    )
+    nodes = (replace(tight.nodes[0], memory_bytes=300 << 20),)
+    with pytest.raises(PlanError, match=r"a step's records need .* MiB in the pool of a worker"):
+        compile_graph(replace(graph, stages=stages), replace(tight, nodes=nodes))
 
 
 def test_a_model_that_does_not_fit_is_refused_with_its_terms() -> None:

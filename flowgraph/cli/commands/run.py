@@ -16,6 +16,7 @@ from flowgraph.cli.target import load_plan, source_of
 from flowgraph.cli.watched import watch
 from flowgraph.ir.errors import ConfigurationError, RunFailed
 from flowgraph.ir.plan import Plan
+from flowgraph.ir.verify.runnable import verify_runnable
 
 if TYPE_CHECKING:
     from flowgraph.runtime.options import RunOptions
@@ -87,6 +88,7 @@ def command(
             f"{target} is a run directory", hint=f"flowgraph run {target}/plan.fgplan"
         )
     plan = load_plan(request)
+    verify_runnable(plan)
     for remark in remarks(plan, exact=asked.exact):
         click.echo(remark, err=True)
     folder = run_folder(asked.run_dir, plan.graph.name)

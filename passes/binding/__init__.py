@@ -1,0 +1,1 @@
+"""Trainers that take turns on device groups, as a pure problem."""

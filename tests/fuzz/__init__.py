@@ -1,0 +1,1 @@
+"""Mutated plan files and IR texts: each is read with the same meaning, or refused by name."""
