@@ -229,7 +229,7 @@ def main(seeds: int, steps: int | None, runs: Path | None, output: Path) -> None
             ("examples/vlm_digits.py", ()),
             ("examples/vlm_digits.py", ("encoder=frozen",)),
         )
-        for seed in range(seeds)
+        for seed in range(1 if settings else seeds)  # frozen: beside seed 0, for comparison
     ]
     done = [execute(case, folder) for case in cases]
     typed = "make learn" if steps is None else f"python -m benchmarks.learn --steps {steps}"

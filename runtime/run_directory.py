@@ -8,6 +8,7 @@ logs/<worker>.log
 
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from flowgraph.runtime.progress import EvaluationFinished, Progress, RunResult, 
 
 
 class RunDirectory:
-    """An open run directory; `create` and `reopen` make one."""
+    """An open run directory, locked against other runs; `create` and `reopen` make one."""
 
     def __init__(self, path: Path, plan: Plan, options: RunOptions) -> None:
         self.path = path
@@ -32,6 +33,13 @@ class RunDirectory:
         self.plan_file = path / "plan.fgplan"
         self.checkpoints = path / "checkpoints"
         self._events = (path / "events.msgpack").open("ab")
+        try:
+            fcntl.flock(self._events, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it at death
+        except BlockingIOError as error:
+            self._events.close()
+            raise ConfigurationError(
+                f"{path} is in use: its run goes on", hint="wait until it ends, or end it first"
+            ) from error
         self._metrics = (path / "metrics.jsonl").open("a")
 
     @classmethod
@@ -56,7 +64,7 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> RunDirectory:
-        """One that exists. Raises ConfigurationError when it is none."""
+        """One that exists. Raises ConfigurationError when it is none, or when its run goes on."""
         path = path.absolute()
         plan = read_plan(path)
         try:
@@ -84,7 +92,8 @@ class RunDirectory:
         """Forget metrics of what will be done again: all after the checkpoint."""
         done = int(checkpoint.name.removeprefix("step-")) if checkpoint else 0
         file = self.path / "metrics.jsonl"
-        kept = [line for line in file.read_text().splitlines() if json.loads(line)["step"] < done]
+        whole = file.read_text().rpartition("\n")[0]  # the last line may be torn, by a full disk
+        kept = [line for line in whole.splitlines() if json.loads(line)["step"] < done]
         self._metrics.close()
         file.write_text("".join(line + "\n" for line in kept))
         self._metrics = file.open("a")

@@ -101,6 +101,7 @@ def resume_run(run_dir: str, observe: Observer) -> RunResult:
     if finished is not None:
         directory.close()
         return finished
+    directory.outcome("running")
     with _interruptible() as stop:
         return _supervised(directory.plan, directory.options, observe, directory, stop)
 
@@ -166,11 +167,10 @@ def _interruptible() -> Iterator[list[bool]]:
     def ask(_signal: int, _frame: FrameType | None) -> None:
         stop[0] = True
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    old = {n: signal.getsignal(n) for n in numbers}
-    old = {n: handler for n, handler in old.items() if handler != signal.SIG_IGN}
-    for number in old:
-        signal.signal(number, ask)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    old = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield stop
     finally:

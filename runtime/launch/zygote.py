@@ -19,7 +19,8 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> int:
     """Serve until input ends and all workers have ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP):  # the orchestrator's to handle, not ours
+        signal.signal(number, signal.SIG_IGN)
     wake, _ = _wake_on_child()
     from flowgraph.runtime.worker.entry import main as work
     from flowgraph.runtime.worker.spec import WorkerSpec

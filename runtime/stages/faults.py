@@ -21,11 +21,11 @@ def blamed(stage: Stage, sample: int | None) -> Iterator[None]:
     """What is raised inside becomes a StageFailed of this stage and sample."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() in a stage is a mistake like any other
         raise failure(stage, sample, error) from error
 
 
-def failure(stage: Stage, sample: int | None, error: Exception) -> StageFailed:
+def failure(stage: Stage, sample: int | None, error: BaseException) -> StageFailed:
     """The StageFailed for an exception; one that is a StageFailed already stays as it is."""
     if isinstance(error, StageFailed):
         return error
@@ -64,7 +64,7 @@ def _tail(problem: str) -> str:
     return problem if problem.startswith(verbs) else f"is wrong: {problem}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     name = type(error).__name__
     return f"{name}: {text}" if text else name

@@ -1,5 +1,6 @@
 """A worker process from its first line to its last: what every kind has in common."""
 
+import faulthandler
 import os
 import signal
 import sys
@@ -36,6 +37,7 @@ def main(spec: WorkerSpec) -> int:
     """Run the worker; its exit status. Ctrl-C is the orchestrator's to handle, not ours."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _redirect(spec.log)
+    faulthandler.enable()  # a crash in C code leaves the Python line in the log
     link = Link(spec.name, spec.endpoint, spec.keys)
     try:
         prepare_torch(spec.exact)

@@ -48,9 +48,10 @@ def test_a_profile_of_agents_replaces_what_the_graph_expects_of_them(tmp_path: P
     values = costs["values"]
     assert 1.0 <= values["solver.calls"]["value"] <= 2.0
     assert values["solver.calls"]["count"] == 16
-    for name in ("solver.prompt", "solver.response", "solver.gang.token_s", "host.sample_s"):
+    for name in ("solver.prompt", "solver.response"):
         assert values[name]["value"] > 0
-    assert any(name.startswith("solver.engine.") for name in values)
+    for group in ("solver.engine.", "solver.gang.", "host."):
+        assert any(name.startswith(group) for name in values), f"nothing was measured of {group}*"
     plan = compile_graph(graph, laptop(), costs=costs)
     said = {d.subject: d.binding for d in plan.decisions if d.name == "cost"}
     assert said["solver.engine"].startswith("measured: ")
@@ -65,7 +66,7 @@ def test_a_profile_sees_filters_sources_and_images(tmp_path: Path) -> None:
     assert costs["values"]["lines.size"]["value"] == 1000
     compile_graph(graph, laptop(), costs=costs)
     graph, costs = measure(DIGITS, {"batch": "8", "eval_samples": "4"}, tmp_path / "digits")
-    assert costs["values"]["vit.gang.token_s"]["value"] > 0
+    assert any(name.startswith("vit.gang.") for name in costs["values"])
     unnest = graph.by_op("unnest")[0].name
     assert 0 < costs["values"][f"{unnest}.expect"]["value"] < 3
     compile_graph(graph, laptop(), costs=costs)

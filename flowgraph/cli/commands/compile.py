@@ -1,5 +1,6 @@
 """`flowgraph compile`: check a graph, decide, and write the plan."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -50,5 +51,6 @@ def write_plan(plan: Plan, file: Path) -> None:
         part.write_bytes(data)
         part.replace(file)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where nothing can be written, nothing is there
+            part.unlink(missing_ok=True)
         raise ConfigurationError(f"cannot write {file}: {error.strerror}") from error
