@@ -43,6 +43,7 @@ from flowgraph.runtime.orchestrator.events import (
 from flowgraph.runtime.orchestrator.state import RunPhase, State, new_state
 from flowgraph.runtime.progress import Observer, Progress, Restarted, RunResult, WorkerStarted
 from flowgraph.runtime.run_directory import RunDirectory
+from flowgraph.runtime.silence import Silence
 from flowgraph.runtime.transport.refusals import Refusals
 from flowgraph.runtime.transport.switchboard import Switchboard
 from flowgraph.runtime.worker.spec import WorkerSpec
@@ -204,6 +205,8 @@ class _Shell:
         self._result: RunResult | None = None
         self._stop = stop
         self._ready: set[str] = set()
+        self._silence = Silence(options.silence_s)
+        self._silenced: dict[str, float] = {}  # workers killed for their silence, and its seconds
 
     def run(self) -> RunResult:
         poller = zmq.Poller()
@@ -226,6 +229,7 @@ class _Shell:
         exits = self._launcher.poll()
         self._drain(50 if exits else 0)  # its last words come before its death
         self._bury(exits)
+        self._end_silence()
         late = self._now() > STARTUP_S and self._state.phase is RunPhase.STARTING
         if late:
             missing = sorted(set(self._state.workers) - self._ready)
@@ -239,7 +243,20 @@ class _Shell:
         for ended in exits:
             if not self._state.workers[ended.worker].stopped and self._result is None:
                 log = self._directory.log(ended.worker)
-                self._feed(WorkerDied(worker=ended.worker, how=ended.how, log=log))
+                self._feed(WorkerDied(worker=ended.worker, how=self._how(ended), log=log))
+
+    def _end_silence(self) -> None:
+        """Kill workers that hang; their end is then told like any other."""
+        if self._result is not None:
+            return
+        for worker, seconds in self._silence.over(self._state, self._now()):
+            if worker not in self._silenced:
+                self._silenced[worker] = seconds
+                os.kill(self._launcher.pids[worker], signal.SIGKILL)
+
+    def _how(self, ended: Exit) -> str:
+        seconds = self._silenced.get(ended.worker)
+        return ended.how if seconds is None else f"said nothing for {seconds:.0f} s and was killed"
 
     def _lost_peer(self, survivor: str) -> None:
         """A rank says that another is gone: whose death it is, is what the user must know."""
@@ -251,6 +268,7 @@ class _Shell:
     def _drain(self, timeout_ms: int) -> None:
         while self._result is None and (received := self._board.receive(timeout_ms)):
             worker, message, data = received
+            self._silence.heard(worker, self._now())
             self._directory.event(self._now(), False, worker, data)
             if isinstance(message, Ready):
                 self._connected(message)

@@ -37,6 +37,7 @@ def run(
     record: bool = False,
     checkpoint_every: int = 0,
     restarts: int = 0,
+    silence_s: float = 1800.0,
     observe: Callable[[Progress], None] = lambda _: None,
 ) -> RunResult:
     """Real processes, ended when this returns."""
@@ -47,5 +48,6 @@ def run(
         record=record,
         checkpoint_every=checkpoint_every,
         restarts=restarts,
+        silence_s=silence_s,
     )
     return run_plan(plan, options, observe)

@@ -15,10 +15,11 @@ LETTERS = GRAPHS / "letters.py"
 
 
 class Killer:
-    """Kills one worker once, at a step's end, and remembers all of them."""
+    """Sends one worker a signal once, at a step's end, and remembers all of them."""
 
-    def __init__(self, worker: str, step: int = 0) -> None:
+    def __init__(self, worker: str, step: int = 0, number: int = signal.SIGKILL) -> None:
         self._worker = worker
+        self._number = number
         self._step = step
         self.pids: dict[str, int] = {}
         self.restarts: list[Restarted] = []
@@ -32,7 +33,7 @@ class Killer:
                 self.restarts.append(progress)
             case StepFinished() if progress.step == self._step and not self.killed_at:
                 self.killed_at = time.monotonic()
-                os.kill(self.pids[self._worker], signal.SIGKILL)
+                os.kill(self.pids[self._worker], self._number)
 
 
 def gone(pid: int) -> bool:
@@ -98,3 +99,17 @@ def test_a_run_goes_on_from_its_checkpoint_when_a_worker_is_killed_and_ends_with
     assert result.weights_digest == expected.weights_digest
     assert result.samples == expected.samples
     assert result.updates == expected.updates
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_lost_after_the_stated_silence_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of(LETTERS, {"steps": "6"})
+    hang = Killer("lm.gang-0", step=2, number=signal.SIGSTOP)
+    result = run(
+        plan, tmp_path / "run", observe=hang, checkpoint_every=1, restarts=1, silence_s=2.0
+    )
+    assert result.steps == 6
+    (restart,) = hang.restarts
+    assert "lm.gang-0 said nothing for" in restart.cause

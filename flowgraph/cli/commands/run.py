@@ -35,6 +35,7 @@ class Asked:
     record: bool
     checkpoint_every: int
     restarts: int
+    silence: float
     as_json: bool
 
 
@@ -72,6 +73,14 @@ class Asked:
     show_default=True,
     metavar="N",
     help="How often lost workers are replaced.",
+)
+@click.option(
+    "--silence",
+    type=click.FloatRange(min=1),
+    default=1800.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A worker that holds work and says nothing for so long is lost.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one last line of JSON.")
 @verbose_option
@@ -125,6 +134,7 @@ def _run(plan: Plan, asked: Asked, folder: Path) -> None:
         only=asked.only,
         checkpoint_every=asked.checkpoint_every,
         restarts=asked.restarts,
+        silence_s=asked.silence,
     )
 
     def execute(observe: "Observer") -> "RunResult":
