@@ -132,6 +132,7 @@ class TrainTask:
     def _pack(self, rows: Rows) -> _Packed:
         batch, limits = rows.batch, self._spec.limits
         tokens = batch[TOKENS].values.astype(np.int64, copy=False)
+        self._check_tokens(rows, tokens)
         given = batch[LOSS_MASK].values if LOSS_MASK in batch.columns else None
         try:
             pieces = cut_pieces(
@@ -153,6 +154,19 @@ class TrainTask:
             item=item,
             placeholders=item.places(rows.features.places) if rows.features else None,
         )
+
+    def _check_tokens(self, rows: Rows, tokens: Int64s) -> None:
+        """Raises StageFailed naming the sample of a token that the module cannot read."""
+        module: Any = self._module
+        reads = int(getattr(module, "vocab", 0) or module.unembedding().shape[0])
+        if tokens.size == 0 or (tokens.min() >= 0 and tokens.max() < reads):
+            return
+        place = int(np.flatnonzero((tokens < 0) | (tokens >= reads))[0])
+        row = int(np.searchsorted(rows.offsets, place, side="right")) - 1
+        sample = int(rows.batch["sample"].values[row])
+        cause = f"token {tokens[place]} is outside the vocabulary of {reads}"
+        stage = self._spec.stage
+        raise StageFailed(stage.name, sample, cause, at=stage.at)
 
     def _learn(
         self, packed: _Packed, micro: MicroBatch, features: FeatureRows | None

@@ -13,6 +13,7 @@ from torch import Tensor
 from flowgraph.ir.errors import GraphError, InternalError, RunFailed
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.column import Column
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.trainer.interface import UpdateOrder
 from flowgraph.runtime.trainer.rank import Rank
@@ -240,12 +241,6 @@ def test_a_loss_that_fails_is_named(loss: str, message: str) -> None:
     assert failure.value.stage == "learn"
 
 
-def test_a_token_outside_the_vocabulary_fails_with_the_stages_name() -> None:
-    batch = rows(0, [4], tokens=[[1, 2, 99, 3]])
-    with pytest.raises(StageFailed, match="stage 'learn': IndexError"):
-        rank_of(text_plan()).train("train", item("train", {"rows": [batch]}))
-
-
 def test_a_gradient_that_is_not_finite_is_not_applied() -> None:
     rank = rank_of(text_plan())
     before = rank.weights_digest()
@@ -273,3 +268,14 @@ def test_an_untrained_module_is_never_updated() -> None:
 def test_a_rank_refuses_another_ranks_collective() -> None:
     with pytest.raises(ValueError, match="rank 1 of 2 was given another's collective"):
         Rank(text_plan(), "lm", rank=1, world=2, steps=1, exact=False, seed=0)
+
+
+def test_a_token_that_the_module_cannot_read_names_its_sample() -> None:
+    batch = rows(0, [4, 6, 5], first=10)
+    tokens = batch["tokens"].values.copy()
+    tokens[7] = 99
+    column = Column("int64", tokens, batch["tokens"].offsets)
+    wrong = batch.with_columns({"tokens": column})
+    rank = rank_of(text_plan())
+    with pytest.raises(StageFailed, match=r"sample 11: token 99 is outside the vocabulary of"):
+        rank.train("train", item("train", {"rows": [wrong]}, units=[0]))
