@@ -9,7 +9,6 @@ from torch._C._distributed_c10d import FileStore
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.batch import Batch
-from flowgraph.runtime.item import Item
 from flowgraph.runtime.messages import (
     Backward,
     BackwardDone,
@@ -29,6 +28,7 @@ from flowgraph.runtime.messages import (
 from flowgraph.runtime.trainer.collective import Alone, Collective, Gloo
 from flowgraph.runtime.trainer.interface import Sums, TrainResult, UpdateOrder
 from flowgraph.runtime.trainer.rank import Rank
+from flowgraph.runtime.worker.items import item_of
 from flowgraph.runtime.worker.link import Link
 from flowgraph.runtime.worker.output import Store, flat_batch
 from flowgraph.runtime.worker.recording import Recorder
@@ -107,28 +107,9 @@ class GangWorker:
             else:
                 self._queue.append(message)
 
-    def _item(self, run: Run) -> Item:
-        inputs: dict[str, tuple[Batch, ...]] = {}
-        for stream, per_unit in run.inputs.items():
-            inputs[stream] = tuple(
-                self._store.open_unit(handles, samples)
-                for handles, samples in zip(per_unit, run.samples, strict=True)
-            )
-        return Item(
-            id=run.item,
-            task=run.task,
-            variant=run.variant,
-            step=run.step,
-            part=run.part,
-            version=run.version,
-            units=run.units,
-            samples=run.samples,
-            inputs=inputs,
-        )
-
     def _run(self, run: Run) -> None:
         began = time.perf_counter()
-        task, item = self._plan.task(run.task), self._item(run)
+        task, item = self._plan.task(run.task), item_of(run, self._store)
         outputs: dict[str, tuple[Batch, ...]] = {}
         weights: tuple[float, ...] = ()
         metrics: dict[str, tuple[float, float]] = {}

@@ -9,7 +9,6 @@ from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.calls import call_to_plain, completion_from_plain
-from flowgraph.runtime.item import Item
 from flowgraph.runtime.messages import (
     Answers,
     Done,
@@ -24,6 +23,7 @@ from flowgraph.runtime.messages import (
 from flowgraph.runtime.stages.calls import CallPort
 from flowgraph.runtime.stages.host import HostResult, HostTask
 from flowgraph.runtime.stages.pump import TurnLoop, run_ready
+from flowgraph.runtime.worker.items import item_of
 from flowgraph.runtime.worker.link import Link
 from flowgraph.runtime.worker.output import Store
 from flowgraph.runtime.worker.spec import WorkerSpec
@@ -96,23 +96,7 @@ class StageWorker:
                 raise InternalError(f"a stage worker was sent a {type(message).__name__}")
 
     def _start(self, run: Run) -> None:
-        inputs: dict[str, tuple[Batch, ...]] = {}
-        for stream, per_unit in run.inputs.items():
-            inputs[stream] = tuple(
-                self._store.open_unit(handles, samples)
-                for handles, samples in zip(per_unit, run.samples, strict=True)
-            )
-        item = Item(
-            id=run.item,
-            task=run.task,
-            variant=run.variant,
-            step=run.step,
-            part=run.part,
-            version=run.version,
-            units=run.units,
-            samples=run.samples,
-            inputs=inputs,
-        )
+        item = item_of(run, self._store)
         self._running[run.item] = run
         task = self._loop.create_task(self._tasks[run.task].run(item, self._port))
         task.add_done_callback(lambda _: self._finished.append(run.item))
