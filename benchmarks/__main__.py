@@ -1,20 +1,35 @@
 """`python -m benchmarks`: all benchmarks of parts in turn, each in a process of its own.
 
-Packing is averaged over fewer seeds than on its page. A part's own options: `python -m
-benchmarks.packing --help`, and so on. Exit status 1 when one of them missed a limit that it states.
-Whole runs are measured elsewhere: what the examples learn by `python -m benchmarks.learn`, how well
-runs are predicted by `python -m benchmarks.simulate`.
+Each is measured over fewer rounds than on its page (docs/figures.md, docs/packing.md, ...). A
+part's own options: `python -m benchmarks.packing --help`, and so on. Exit status 1 when one of them
+missed a limit that it states. The machine's own limits are printed first. What the examples learn
+is measured elsewhere: `python -m benchmarks.learn`.
 """
 
 import shlex
 import subprocess
 import sys
 
-PARTS = (["packing", "--seeds", "2"], ["kernels"], ["engine"], ["compile"])
+from benchmarks.machine import limits
+
+PARTS = (
+    ["packing", "--seeds", "2"],
+    ["kernels"],
+    ["engine"],
+    ["compile"],
+    ["orchestrator", "--rounds", "2"],
+    ["orchestrator.beats"],
+    ["orchestrator.journal"],
+    ["transport", "--rounds", "7"],
+    ["overhead", "--rounds", "2"],
+    ["recovery", "--rounds", "1"],
+    ["simulate", "--rounds", "2"],
+)
 
 
 def main() -> int:
     """Run them; the exit status."""
+    print(limits(), flush=True)
     failed = []
     for part, *options in PARTS:
         command = [sys.executable, "-m", f"benchmarks.{part}", *options]

@@ -24,13 +24,16 @@ class Token:
     start: int
 
 
+_SKIPPED = r"(?:[ \t\r\n]++|\#[^\n]*+)*+"  # possessive, so that it is tried in one way only
 _TOKEN = re.compile(
-    r"""
-    (?P<space>[ \t\r\n]+|\#[^\n]*)
-  | (?P<name>[A-Za-z_][A-Za-z0-9_-]*)
+    _SKIPPED
+    + r"""(?:
+    (?P<name>[A-Za-z_][A-Za-z0-9_-]*)
   | (?P<number>-?(?:inf|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?))
-  | (?P<text>"(?:[^"\\\n]|\\.)*")
+  | (?P<text>"(?:[^"\\\n]++|\\.)*+")
   | (?P<mark>[(){}<>\[\],:=*@])
+  | (?P<end>\Z)
+    )
     """,
     re.VERBOSE,
 )
@@ -60,13 +63,14 @@ class Source:
 
     def tokens(self) -> Iterator[Token]:
         """All tokens and an `end`. Raises ParseError at the first that is none."""
-        position = 0
-        while position < len(self.text):
-            match = _TOKEN.match(self.text, position)
-            if match is None:
-                raise self.fault(position, f"no token starts with {self.text[position]!r}")
-            kind, text = match.lastgroup or "", match.group()
-            if kind != "space":
-                yield Token(kind=text if kind == "mark" else kind, text=text, start=position)
-            position = match.end()
-        yield Token(kind="end", text="", start=len(self.text))
+        text, position = self.text, 0
+        while match := _TOKEN.match(text, position):
+            kind = match.lastgroup or ""
+            found = match[kind]
+            start, position = match.span(kind)
+            yield Token(kind=found if kind == "mark" else kind, text=found, start=start)
+            if kind == "end":
+                return
+        skipped = re.compile(_SKIPPED).match(text, position)
+        position = skipped.end() if skipped else position
+        raise self.fault(position, f"no token starts with {text[position]!r}")

@@ -48,6 +48,9 @@ OPS: Mapping[str, Op] = {
             "at_end": _a("loop|drop|short", "what follows the last sample", "loop"),
             "shuffle": _a("bool", "a new order each epoch, from (seed, epoch)", False),
             "seed": _a("int", "seed of the order", 0),
+            "expect": _a(
+                "map", "entries of a sample in each ragged dim: a number or {mean, p95}", {}
+            ),
         },
     ),
     "map": Op(
@@ -57,7 +60,7 @@ OPS: Mapping[str, Op] = {
         function=True,
         attributes={
             "batched": _BATCHED,
-            "keeps": _a("names", "fields that it hands on as they were", ()),
+            "keeps": _a("names", "fields handed on as they were, past the function", ()),
             "credit": _a("bool", "inserted for an algorithm: sees one whole group", False),
             "group": _a("names", "key fields that make a group, for credit", ()),
             "size": _a("int", "rows a group, for credit; 0: all that share the key", 0),
@@ -70,7 +73,7 @@ OPS: Mapping[str, Op] = {
         function=True,
         attributes={
             "batched": _BATCHED,
-            "reads": _a("names", "fields that decide; empty: any may", ()),
+            "reads": _a("names", "fields that the function is handed; empty: all", ()),
             "expect": _a("float", "share of the records that is kept, on average", 1.0),
         },
     ),

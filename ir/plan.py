@@ -153,6 +153,22 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """What another number of devices would change, for `inspect`.
+
+    kind: of device; devices: so many more (1) or fewer (-1) of them. step_seconds: predicted then;
+    0 where no plan is possible, and `refusal` says why. changes: by group that would differ, its
+    processes and layout before and after, in words.
+    """
+
+    kind: str
+    devices: int
+    step_seconds: float = 0.0
+    changes: Mapping[str, str] = field(default_factory=dict)
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
     """A stream's way between workers, with its budget. kind: see `Stream.kind`."""
 
@@ -182,11 +198,27 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leg:
+    """A work on the critical path. work: a task, `<task>/<agent>` for calls, `<task>.backward`.
+
+    group: who does it. seconds: by which the step ends later because of it.
+    """
+
+    work: str
+    group: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Rates and times that the passes expect, for `inspect`; seconds of one step by group.
 
-    measured: groups whose seconds rest on a profile. bound_seconds: no plan of this graph on this
-    cluster has a shorter step, as far as the solver proved; 0 when none was asked.
+    measured: groups whose seconds rest on a profile. times: seconds of a token, a micro-batch, a
+    decode step and so on, by `group.quantity`, as the simulator takes them. bound_seconds: no plan
+    of this graph on this cluster has a shorter step, as far as the solver proved; 0 when none was
+    asked. path: works that wait for one another and add up to the step; empty where crowded cores
+    or a busy process set it.
+    memory_terms: by group, what a process's bytes are: weights, gradients, KV cache, ...
     """
 
     step_seconds: float = 0.0
@@ -194,7 +226,10 @@ class Prediction:
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     rates: Mapping[str, str] = field(default_factory=dict)  # records a source sample, by stream
     measured: tuple[str, ...] = ()
+    times: Mapping[str, float] = field(default_factory=dict)
     bound_seconds: float = 0.0
+    path: tuple[Leg, ...] = ()
+    memory_terms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +247,7 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     rooms: tuple[Room, ...] = ()
     balance: Balance = Balance()
+    neighbours: tuple[Neighbour, ...] = ()
 
     def task(self, name: str) -> Task:
         return next(task for task in self.tasks if task.name == name)

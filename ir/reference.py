@@ -6,11 +6,13 @@ from typing import Any
 from flowgraph.ir.ops import OPS, REQUIRED, Attribute, Op
 from flowgraph.ir.syntax import INSIDE, NAME_FIELD
 from flowgraph.ir.types import AGENT_ROW, DTYPES
-from flowgraph.ir.verify.flow import RULES
-from flowgraph.ir.verify.names import GRAPH_RULES
+from flowgraph.ir.verify.cluster import CLUSTER_RULES
+from flowgraph.ir.verify.flow import GRAPH_RULES, RULES
 from flowgraph.ir.verify.plan import PLAN_RULES
+from flowgraph.ir.verify.runnable import RUN_RULES
 from flowgraph.ir.verify.schema import SCHEMA_RULES
 from flowgraph.ir.verify.training import STEP_RULES
+from flowgraph.ir.verify.types import TYPE_RULES
 
 
 def operations() -> str:
@@ -62,8 +64,11 @@ def rules() -> str:
     """The rules that are of no single operation, and those of plans."""
     parts: Iterable[tuple[str, Iterable[Callable[..., Any]]]] = (
         ("Of every stage", SCHEMA_RULES),
+        ("Of a stream's type", TYPE_RULES),
         ("Of the whole graph", (*GRAPH_RULES, *STEP_RULES)),
+        ("Of a cluster", CLUSTER_RULES),
         ("Of a plan", PLAN_RULES),
+        ("Of a plan that is run, until runs do more", RUN_RULES),
     )
     return "\n\n".join(
         "\n".join([f"**{head}**", "", *(f"- {_said(rule)}" for rule in table)])

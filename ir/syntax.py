@@ -16,6 +16,7 @@ INSIDE: Mapping[str, Mapping[str, str]] = {
         "decisions": "decision",
         "rooms": "room",
         "balance": "balance",
+        "neighbours": "neighbour",
     },
 }
 """By entity: fields that are printed as entities inside it, with their keyword."""
@@ -30,6 +31,7 @@ NAME_FIELD: Mapping[str, str] = {
     ),
     "channel": "stream",
     "room": "group",
+    "neighbour": "kind",
 }
 """The field that stands bare behind the keyword."""
 

@@ -16,6 +16,7 @@ from flowgraph.passes.demand import (
     unit_of,
     used_agents,
 )
+from flowgraph.passes.growth import grown
 from flowgraph.passes.rooms import rooms_of
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.taking_turns import take_turns
@@ -34,8 +35,11 @@ class BindAgents:
     turn it is where trainers share devices, and the room in which groups may move at run time.
 
     Each agent has engines of its own; agents that share a module are loaded with the same weights.
-    Turns: the ILP's for few trainers, a heuristic's with its gap for many. Who must leave its
-    devices between turns is offloaded while the hosts' memory lasts, else destroyed.
+    Spare devices become engines of the agents whose calls hold up the step.
+    Turns: the earliest end of the step by the model of time that the simulator hands out work by
+    (`runtime.policy.step_chain`); the ILP's for few trainers, a heuristic's with its gap for many.
+    Who must leave its devices between turns is offloaded while the hosts' memory lasts, else
+    destroyed.
     Changes nothing else.
     """
 
@@ -58,8 +62,9 @@ class BindAgents:
         ]
         turns = take_turns(state, choices, self.solver)
         gangs = [replace(gang, **turns.get(gang.name, {})) for gang in gangs]
-        rooms = rooms_of(state, (*engines, *gangs), choices)
-        return choices.onto(state, groups=(host, *engines, *gangs), rooms=rooms)
+        state = grown(replace(state, groups=(host, *engines, *gangs)), choices)
+        rooms = rooms_of(state, state.groups[1:], choices)
+        return choices.onto(state, rooms=rooms)
 
 
 def layout_of(state: State, group: str) -> Layout:
@@ -76,7 +81,7 @@ def _host(state: State, choices: Choices) -> WorkerGroup:
     because = f"{counted(cores, 'core')}, a stage worker for each {CORES_A_HOST}, 1 to {most}"
     replicas = choices.choose("host", "replicas", count, because)
     share = math.ceil(max(flights, default=0) / replicas)
-    unit, _ = unit_of(state.graph)
+    unit, _ = unit_of(state)
     held = share if flights else 2 * unit
     because = (
         f"{counted(max(flights), 'task')} in flight over {counted(replicas, 'worker')}"

@@ -9,6 +9,7 @@ from flowgraph.ir.errors import GraphError
 from flowgraph.ir.graph import Stage, Stream
 from flowgraph.ir.index import Index, attribute, index
 from flowgraph.passes.lower_edges import trained_modules
+from flowgraph.passes.pins import AHEAD_LIMIT
 from flowgraph.passes.state import Choices, State
 
 Act = tuple[str, str]
@@ -145,14 +146,16 @@ def _check_ends(at: Index, order: StepOrder) -> None:
 
 def _check_buffer(state: State, train: Stage, bound: int) -> None:
     """Samples that are `bound` steps early must have a place to wait in."""
-    ahead = state.pins.get("schedule", "ahead") or max(MOST_AHEAD, bound)
+    ahead = state.pins.get("schedule", "ahead") or min(max(MOST_AHEAD, bound), AHEAD_LIMIT)
     if ahead >= bound:
         return
     raise GraphError(
         f"stage {train.name!r}: staleness={bound} cannot be reached, since schedule.ahead={ahead} "
         f"lets samples of {ahead} steps wait at most",
         at=train.at,
-        hint=f"schedule.ahead={bound}, or staleness={ahead}",
+        hint=f"staleness={ahead}"
+        if bound > AHEAD_LIMIT
+        else f"schedule.ahead={bound}, or staleness={ahead}",
         node=f'stage "{train.name}"',
         term="staleness",
     )

@@ -4,9 +4,10 @@
      "values": {"solver.engine.iteration_s": {"value": 2.1e-3, "spread": 0.05, "count": 40},
                 "solver.calls": {"value": 1.31, "spread": 0.4, "count": 128}}}
 
-`value` is a mean, `spread` the standard deviation of single measurements as a share of it, `count`
-how many there were. Times hold for the kind of device that they were measured on, and are left
-out for others; what data decides (calls, tokens, shares) holds anywhere.
+`value` is a mean (0 of a time that was too short to be seen), `spread` the standard deviation of
+single measurements as a share of it, `count` how many there were. Times hold for the kind of device
+that they were measured on, and are left out for others; what data decides (calls, tokens, shares)
+holds anywhere.
 """
 
 import difflib
@@ -22,7 +23,7 @@ HOST = ("sample_s",)
 ENGINE = ("prefill_token_s", "iteration_s", "row_s")
 GANG = ("token_s", "item_s")
 AGENT = ("calls", "prompt", "response")
-MODULE = ("parameters",)
+MODULE = ("parameters", "layers", "width", "vocab")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,12 @@ def read_costs(graph: Graph, given: Mapping[str, Any]) -> Costs:
                 f"costs: nothing of this graph is called {name!r}",
                 hint=f"{near[0]}, or profile this graph again",
             )
-        found[name] = _measure(name, value)
+        found[name] = _measure(name, value, known[name] == "time")
     return Costs(device, found)
 
 
-def _measure(name: str, value: Any) -> Measure:
+def _measure(name: str, value: Any, may_be_none: bool) -> Measure:
+    """may_be_none: a time may be 0, what data decides may not."""
     fields = value if isinstance(value, Mapping) else {"value": value}
     if unknown := [key for key in fields if key not in ("value", "spread", "count")]:
         raise ConfigurationError(f"costs: {name}: expects value, spread, count, got {unknown[0]!r}")
@@ -96,7 +98,7 @@ def _measure(name: str, value: Any) -> Measure:
             isinstance(one, bool)
             or not isinstance(one, int | float)
             or not least.get(key, 0.0) <= one < math.inf
-            or (key == "value" and one == 0)
+            or (key == "value" and one == 0 and not may_be_none)
         ):
             raise ConfigurationError(f"costs: {name}: expects a {key} above 0, got {one!r}")
     return Measure(float(number or 0.0), float(spread), int(count))
@@ -127,10 +129,12 @@ def _agent(agent: Agent, values: Mapping[str, Measure]) -> Agent:
 
 
 def _module(module: Module, values: Mapping[str, Measure]) -> Module:
-    counted = values.get(f"{module.name}.parameters")
-    if counted is None:
-        return module
-    return replace(module, description={**module.description, "parameters": int(counted.value)})
+    counted = {
+        name: int(values[f"{module.name}.{name}"].value)
+        for name in MODULE
+        if f"{module.name}.{name}" in values
+    }
+    return replace(module, description={**module.description, **counted}) if counted else module
 
 
 def _stage(stage: Stage, values: Mapping[str, Measure]) -> Stage:

@@ -6,7 +6,8 @@ from fractions import Fraction
 from flowgraph.ir.graph import Agent, Graph, Stage
 from flowgraph.ir.index import attribute
 from flowgraph.passes import assumptions
-from flowgraph.passes.infer_rates import calls_of, expectation
+from flowgraph.passes.infer_rates import calls_of
+from flowgraph.passes.lengths import expectation
 from flowgraph.passes.state import State
 from flowgraph.passes.words import counted
 
@@ -85,12 +86,23 @@ def max_length_of(state: State, agent: Agent) -> tuple[int, str]:
     return room, f"four times the {tokens:g} tokens expected"
 
 
-def unit_of(graph: Graph) -> tuple[int, str]:
-    """Samples a unit when not exact, and why. Groups end with their sample: any unit is whole."""
-    if graph.by_op("episodes"):
+UNITS = 8
+"""Units of a step, unless more devices want one each: what is made of one is trained meanwhile."""
+
+
+def unit_of(state: State) -> tuple[int, str]:
+    """Samples a unit when not exact, and why. Groups end with their sample: any unit is whole.
+
+    A rank's least share is a unit, so that of a step's units each accelerator can have one.
+    """
+    if state.graph.by_op("episodes"):
         return 1, "trained as soon as a sample's rollout is complete"
-    batch = batch_of(graph)
-    return max(1, batch // 8), f"{batch} samples in about 8 messages"
+    batch = batch_of(state.graph)
+    kinds = [(node.devices, state.cluster.kind(node.device).kind) for node in state.cluster.nodes]
+    devices = sum(count for count, kind in kinds if kind != "cpu")
+    units = max(UNITS, devices)
+    why = f", as many as there are devices, {devices}" if units > UNITS else ""
+    return max(1, batch // units), f"{batch} samples in about {min(units, batch)} messages{why}"
 
 
 def chunk_of(graph: Graph) -> tuple[int, str]:

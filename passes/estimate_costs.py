@@ -1,15 +1,16 @@
 """estimate-costs: seconds and memory of each part, under each layout that it may have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from flowgraph.ir.index import attribute
+from flowgraph.ir.index import attribute, index
 from flowgraph.ir.plan import Layout
 from flowgraph.passes.demand import (
     accelerated,
     batch_of,
     used_agents,
 )
+from flowgraph.passes.headroom import length_spreads
 from flowgraph.passes.layout_costs import (
     Estimate,
     engine_estimate,
@@ -38,7 +39,8 @@ class EstimateCosts:
         choices = Choices(self.name, state.pins)
         places = places_of(state)
         first = places[0]
-        whole, state = state, only_models(state)
+        whole = replace(state, spreads=length_spreads(index(state.graph)))
+        state = only_models(whole)
         costs = [_host_cost(state)]
         options: dict[str, tuple[LaidOut, ...]] = {}
         for agent in used_agents(state.graph):

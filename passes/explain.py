@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from flowgraph.ir.plan import Decision, Plan, WorkerGroup
 from flowgraph.passes.pipeline import PIPELINE
-from flowgraph.passes.words import counted
+from flowgraph.passes.words import counted, ranges, size_text
 
 WIDTH = 100
 
@@ -71,7 +71,7 @@ def _groups(plan: Plan) -> list[Sequence[str]]:
             if group.kind == "engine"
             else _holds(group),
             f"{seconds.get(group.name, 0.0):.3g} s",
-            _size(memory.get(group.name, 0)),
+            size_text(memory.get(group.name, 0)),
             _places(group),
         )
         for group in plan.groups
@@ -88,20 +88,10 @@ def _places(group: WorkerGroup) -> str:
     for place in group.places:
         nodes.setdefault(place.node, []).append(place.device)
     shown = [
-        name if devices == [-1] * len(devices) else f"{name}:{_ranges(sorted(set(devices)))}"
+        name if devices == [-1] * len(devices) else f"{name}:{ranges(sorted(set(devices)))}"
         for name, devices in nodes.items()
     ]
     return " ".join(shown[:4]) + (f" and {len(shown) - 4} more nodes" if len(shown) > 4 else "")
-
-
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _rooms(plan: Plan) -> str:
@@ -162,7 +152,7 @@ def _channels(plan: Plan) -> list[Sequence[str]]:
             channel.stream,
             channel.kind,
             channel.transport,
-            _size(channel.capacity_bytes),
+            size_text(channel.capacity_bytes),
             str(channel.capacity_records),
         )
         for channel in plan.channels
@@ -179,15 +169,6 @@ def _decisions(plan: Plan) -> str:
         if decisions:
             lines += [f"  {name}", *(f"    {decision}" for decision in decisions)]
     return "\n".join(lines) if len(lines) > 1 else ""
-
-
-def _size(count: int) -> str:
-    if not count:
-        return "-"
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"
 
 
 def _table(head: Sequence[str], rows: list[Sequence[str]]) -> str:

@@ -62,9 +62,11 @@ def _check_refill(at: Index, stage: Stage, size: int, rates: Rates) -> None:
 
 
 def check_join(at: Index, stage: Stage) -> None:
-    """Samples of several sources pair up by position: none may leave out what others keep."""
+    """Samples of several sources pair up by position, rows by key: none may leave out what others
+    keep."""
     if stage.op != "join":
         return
+    _check_partners(at, stage)
     ways = {name: _way(at, name) for name in stage.inputs}
     sources = {source for found, _ in ways.values() for source in found}
     kept = [filters for _, filters in ways.values()]
@@ -81,6 +83,35 @@ def check_join(at: Index, stage: Stage) -> None:
         node=f'stage "{stage.name}"',
         term=short,
     )
+
+
+def _check_partners(at: Index, stage: Stage) -> None:
+    """Each row of the first stream finds one of its key in the others: no filter took it away.
+
+    A filter of samples decides membership, so that all streams of that source lack what it rejects.
+    """
+    first, *others = stage.inputs
+    key = at.streams[first].type.key
+    maker = at.producer(first)
+    own = {s.name for s in (maker, *at.ancestors(maker))} if maker else set()
+    for other in others:
+        maker = at.producer(other)
+        if maker is None or at.streams[other].type.key != key:
+            continue
+        for made in (maker, *at.ancestors(maker)):
+            if made.op != "filter" or made.name in own:
+                continue
+            if at.streams[made.inputs[0]].type.key == ("sample",):
+                continue
+            raise GraphError(
+                f"stage {stage.name!r}: N rows in, fewer than N out, no refill: filter "
+                f"{made.name!r} leaves rows of {other!r} out, and rows of {first!r} would find "
+                "none of their key",
+                at=stage.at,
+                hint="filter what the join makes, or what both read",
+                node=f'stage "{stage.name}"',
+                term=other,
+            )
 
 
 def _way(at: Index, stream: str) -> tuple[frozenset[str], frozenset[str]]:

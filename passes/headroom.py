@@ -8,10 +8,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from flowgraph.ir.graph import Agent
-from flowgraph.ir.index import agent_of, attribute, index
+from flowgraph.ir.graph import Agent, Stage
+from flowgraph.ir.index import Index, agent_of, attribute, flow_order, index
 from flowgraph.passes.demand import batch_of, games_of, used_agents
 from flowgraph.passes.state import State
+from flowgraph.runtime.policy.step_time import expected
 
 QUANTILE = 1.645
 """Standard deviations above the mean that 95 % of a normal distribution stay under."""
@@ -42,6 +43,34 @@ def deviation(value: Any) -> float:
         return float(value["spread"])
     tail = float(value.get("p95", value["mean"])) / float(value["mean"])
     return max(0.0, (tail - 1.0) / QUANTILE)
+
+
+def length_spreads(at: Index) -> Mapping[str, float]:
+    """By stream, the relative standard deviation of a record's tokens; streams of one length, or
+    of which nothing is told, are not in it."""
+    found: dict[str, float] = {}
+    for stage in flow_order(at)[0]:
+        for output in stage.outputs:
+            told = _told_spread(at, stage, output)
+            known = [told, *(found.get(name, 0.0) for name in stage.inputs)]
+            if spread := next((one for one in known if one > 0), 0.0):
+                found[output] = spread
+    return found
+
+
+def _told_spread(at: Index, stage: Stage, output: str) -> float:
+    """What the stage itself says of the lengths that it makes."""
+    if stage.op == "source":
+        told = attribute(stage, "expect") or {}
+        dims = [d for field in at.streams[output].type.fields for d in field.ragged[:1]]
+        return deviation(told.get("tokens" if "tokens" in dims else next(iter(dims), "")))
+    agent = at.agents.get(agent_of(stage, output)) if stage.op == "episodes" else None
+    if agent is None:
+        return 0.0
+    parts = [(name, expected(agent.expect, name, 0.0)) for name in ("prompt", "response")]
+    total = sum(mean for _, mean in parts)
+    squares = [(deviation(agent.expect.get(name)) * mean) ** 2 for name, mean in parts]
+    return math.sqrt(sum(squares)) / total if total > 0 else 0.0
 
 
 def _spread(state: State, agent: Agent) -> float:

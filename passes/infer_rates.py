@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from flowgraph.ir.graph import Agent, Stage
 from flowgraph.ir.index import Index, agent_of, attribute, flow_order, index
-from flowgraph.passes import assumptions
 from flowgraph.passes.fillable import check_group, check_join, number, reachable_steps
+from flowgraph.passes.lengths import Lengths, expectation, lengths_of, model_tokens
 from flowgraph.passes.state import Choices, State
-from flowgraph.runtime.policy.roofline import SAMPLE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +28,49 @@ class InferRates:
     def apply(self, state: State) -> State:
         at = index(state.graph)
         choices = Choices(self.name, state.pins)
-        rates: dict[str, Fraction] = {}
-        tokens: dict[str, float] = {}
+        found = inferred(at)
         fixed = fixed_calls(state.graph.agents)
         for stage in flow_order(at)[0]:
-            check_group(at, stage, rates, fixed)
+            check_group(at, stage, found.rates, fixed)
             check_join(at, stage)
-            for output in stage.outputs:
-                rates[output], why = _rate(at, stage, output, rates)
-                tokens[output] = _tokens(at, stage, output, tokens)
-                if why:
-                    choices.choose(output, "rate", str(rates[output]), why)
-        for stream in state.graph.streams:
-            if stream.kind == "gradient":
-                rates[stream.name] = rates[stream.name.removesuffix(".gradient")]
+        for stream, why in found.reasons.items():
+            choices.choose(stream, "rate", str(found.rates[stream]), why)
         _check_sources(state, at, choices)
-        return choices.onto(state, rates=rates, tokens=tokens)
+        return choices.onto(state, **found.data())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inferred:
+    """Of each stream: records a source sample, tokens and lengths of a record; reasons: what a
+    rate rests on, where it is not just its input's."""
+
+    rates: Mapping[str, Fraction]
+    tokens: Mapping[str, float]
+    lengths: Mapping[str, Lengths]
+    reasons: Mapping[str, str]
+
+    def data(self) -> dict[str, Any]:
+        """As the fields of a State."""
+        return {"rates": self.rates, "tokens": self.tokens, "lengths": self.lengths}
+
+
+def inferred(at: Index) -> Inferred:
+    """What the graph's streams carry; pure arithmetic, nothing is refused."""
+    rates: dict[str, Fraction] = {}
+    lengths: dict[str, Lengths] = {}
+    reasons: dict[str, str] = {}
+    for stage in flow_order(at)[0]:
+        for output in stage.outputs:
+            rates[output], why = _rate(at, stage, output, rates)
+            lengths[output] = lengths_of(at, stage, output, lengths)
+            if why:
+                reasons[output] = why
+    for stream in at.graph.streams:
+        if stream.kind == "gradient":
+            rates[stream.name] = rates[stream.name.removesuffix(".gradient")]
+            lengths[stream.name] = lengths[stream.name.removesuffix(".gradient")]
+    tokens = {name: model_tokens(at, name, found) for name, found in lengths.items()}
+    return Inferred(rates=rates, tokens=tokens, lengths=lengths, reasons=reasons)
 
 
 def _check_sources(state: State, at: Index, choices: Choices) -> None:
@@ -54,14 +80,6 @@ def _check_sources(state: State, at: Index, choices: Choices) -> None:
         found = reachable_steps(at, source, batch, state.graph.steps, state.measured)
         if found is not None:
             choices.choose(source.name, "steps", *found)
-
-
-def expectation(expect: Mapping[str, Any], name: str, default: float) -> Fraction:
-    """An agent's expected `name`: a number, or the mean of a distribution."""
-    value = expect.get(name, default)
-    if isinstance(value, Mapping):
-        value = value.get("mean", default)
-    return Fraction(str(value))
 
 
 def calls_of(agent: Agent) -> Fraction:
@@ -93,19 +111,6 @@ def _rate(
         told = _spread(agent.expect.get("calls", agent.expect.get("mean"))) if agent else ""
         return read * tries * calls, f"{tries} trajectories x {number(calls)} calls expected{told}"
     return read, ""
-
-
-def _tokens(at: Index, stage: Stage, output: str, tokens: Mapping[str, float]) -> float:
-    """Expected tokens of one record; 0 for records without tokens."""
-    if stage.op == "episodes":
-        agent = at.agents.get(agent_of(stage, output))
-        expect = agent.expect if agent else {}
-        prompt = expectation(expect, "prompt", assumptions.PROMPT_TOKENS)
-        return float(prompt + expectation(expect, "response", assumptions.RESPONSE_TOKENS))
-    known = [tokens[name] for name in stage.inputs if tokens.get(name)]
-    if at.streams[output].type.field("tokens") is None:
-        return 0.0
-    return known[0] if known else float(SAMPLE_TOKENS)
 
 
 def fixed_calls(agents: Iterable[Agent]) -> dict[str, Fraction]:

@@ -115,42 +115,64 @@ def gang_estimate(work: GangWork, layout: Layout, place: Place, micro: float = 0
     share = math.ceil(work.units / layout.dp) / work.units
     tokens = work.tokens * share
     batches = max(1.0, tokens / micro)
-    again = 4 / 3 if layout.recompute else 1.0
-    compute = tokens * work.token_s / (layout.tp * layout.pp * layout.cp)
-    launch = batches * work.item_s / layout.pp
-    bubble = 1 + (layout.pp - 1) / batches
-    seconds = (compute + launch) * again * bubble
-    seconds += _traffic(work, layout, place, tokens, batches)
+    times = split_times(work, layout, place, batches)
+    seconds = tokens * times.token_s + batches * times.item_s
     if work.trained:
         update = update_seconds(work.model.shape, place.device)
         seconds += work.updates * update / (layout.tp * layout.pp)
+        seconds += work.updates * _gradients_s(work, layout, place)
     return Estimate(seconds, _gang_bytes(work, layout, micro, min(layout.pp, batches)))
 
 
-def _traffic(work: GangWork, layout: Layout, place: Place, tokens: float, batches: float) -> float:
-    """Seconds that a rank waits for others' bytes, none of it hidden."""
+@dataclass(frozen=True, slots=True)
+class SplitTimes:
+    """Seconds that a token, and a micro-batch whatever is in it, take the tp x pp x cp ranks that
+    work on it together."""
+
+    token_s: float
+    item_s: float
+
+
+def split_times(work: GangWork, layout: Layout, place: Place, batches: float) -> SplitTimes:
+    """batches: that one rank has in a step, which its pipeline is filled with. Waiting for others'
+    bytes is not hidden."""
+    slower = (4 / 3 if layout.recompute else 1.0) * (1 + (layout.pp - 1) / batches)
+    token, item = _traffic(work, layout, place)
+    return SplitTimes(
+        token + slower * work.token_s / (layout.tp * layout.pp * layout.cp),
+        item + slower * work.item_s / layout.pp,
+    )
+
+
+def _traffic(work: GangWork, layout: Layout, place: Place) -> tuple[float, float]:
+    """Seconds that a rank waits for others' bytes, of a token and of a micro-batch."""
     shape, layers = work.model.shape, work.model.shape.layers / layout.pp
     passes = (3 if layout.recompute else 2) if work.trained else 1
-    seconds = 0.0
+    width = shape.width * shape.bytes / layout.cp
+    token = item = 0.0
     if layout.tp > 1:
-        size = tokens / layout.cp * shape.width * shape.bytes
-        ring = 2 * (layout.tp - 1) / layout.tp * size / place.link(layout.tp)
-        seconds += 2 * passes * layers * (ring + batches * HOP_SECONDS)
+        ring = 2 * (layout.tp - 1) / layout.tp * width / place.link(layout.tp)
+        token += 2 * passes * layers * ring
+        item += 2 * passes * layers * HOP_SECONDS
     if layout.cp > 1:
         kv = 2 * work.model.kv_heads * work.model.head_width * shape.bytes / layout.tp
-        size = tokens * kv * (layout.cp - 1) / layout.cp
         trips = 3 if work.trained else 1
-        link = place.link(layout.tp * layout.cp)
-        seconds += trips * layers * (size / link + batches * HOP_SECONDS)
+        size = kv * (layout.cp - 1) / layout.cp
+        token += trips * layers * size / place.link(layout.tp * layout.cp)
+        item += trips * layers * HOP_SECONDS
     if layout.pp > 1:
-        size = tokens / layout.cp * shape.width * shape.bytes
-        seconds += passes * (size / place.link(layout.ranks) + batches * HOP_SECONDS)
-    ways = layout.dp * layout.cp
-    if work.trained and ways > 1:
-        size = shape.parameters * shape.bytes / (layout.tp * layout.pp)
-        ring = 2 * (ways - 1) / ways * size / place.link(layout.ranks)
-        seconds += work.updates * (ring + HOP_SECONDS)
-    return seconds
+        token += passes * width / place.link(layout.ranks)
+        item += passes * HOP_SECONDS
+    return token, item
+
+
+def _gradients_s(work: GangWork, layout: Layout, place: Place) -> float:
+    """One all-reduce of the gradients, over the ranks that share the data."""
+    shape, ways = work.model.shape, layout.dp * layout.cp
+    if ways == 1:
+        return 0.0
+    size = shape.parameters * shape.bytes / (layout.tp * layout.pp)
+    return 2 * (ways - 1) / ways * size / place.link(layout.ranks) + HOP_SECONDS
 
 
 def _gang_bytes(work: GangWork, layout: Layout, micro: float, open_: float) -> dict[str, int]:
@@ -185,7 +207,8 @@ def engine_estimate(work: EngineWork, layout: Layout, instances: int, place: Pla
     calls = work.calls / instances
     rows = max(1.0, min(float(work.slots), work.concurrent / instances, calls))
     iterations = calls * work.response / rows
-    iteration = times.iteration_s + max(times.read_s, times.row_s * rows) / tp
+    read = times.read_s + times.row_read_s * rows
+    iteration = times.iteration_s + max(read, times.row_s * rows) / tp
     seconds = iterations * iteration + times.prefill_token_s * calls * work.prompt / tp
     if tp > 1:
         trips = 2 * shape.layers
@@ -194,6 +217,9 @@ def engine_estimate(work: EngineWork, layout: Layout, instances: int, place: Pla
         seconds += trips * iterations * HOP_SECONDS
     terms = {
         "weights": math.ceil(shape.parameters * shape.bytes / tp),
-        "KV cache": math.ceil(work.slots * work.max_length * work.kv_bytes / tp),
+        # Ranks beyond the heads of keys and values hold copies.
+        "KV cache": math.ceil(
+            work.slots * work.max_length * work.kv_bytes / min(tp, max(1, work.model.kv_heads))
+        ),
     }
     return Estimate(seconds, terms)

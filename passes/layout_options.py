@@ -168,25 +168,31 @@ def _options(
     least, place = min(refused, key=lambda it: it[0].memory_bytes / it[1].memory_bytes)
     terms = " + ".join(f"{name} {_gib(size)}" for name, size in least.terms.items())
     worst = max(least.terms, key=lambda name: least.terms[name])
-    devices = least.layout.ranks * least.replicas
     raise PlanError(
-        f"{part} needs {_gib(least.memory_bytes)} a device ({terms}) even as "
-        f"{named(least.layout)} over {counted(devices, 'device')}, a {place.kind!r} of cluster "
-        f"{state.cluster.name!r} has {_gib(place.memory_bytes)}",
+        f"{part} needs {_gib(least.memory_bytes)} a device ({terms}) even {_spread(least)}, "
+        f"a {place.kind!r} of cluster {state.cluster.name!r} has {_gib(place.memory_bytes)}",
         hint=_memory_hint(part, worst, least, place),
     )
+
+
+def _spread(option: LaidOut) -> str:
+    """`as tp4 over 4 devices`."""
+    again = ", recomputing" if option.layout.recompute else ""
+    if option.devices == 1:
+        return f"on a device of its own{again}"
+    return f"as {named(option.layout)} over {counted(option.devices, 'device')}"
 
 
 def _memory_hint(part: str, worst: str, least: LaidOut, place: Place) -> str:
     times = math.ceil(least.memory_bytes / place.memory_bytes)
     subject = part.rpartition(".")[0]
     return {
-        "KV cache": f"{subject}.slots a {times}th of now, or a smaller max_length",
+        "KV cache": f"1/{times} of {subject}.slots, or a smaller max_length",
         "activations": "a smaller micro_batch",
     }.get(
         worst,
         f"devices with {_gib(least.memory_bytes)}, {times} times as many of them in a node, or a "
-        f"smaller dtype than its {worst} have now",
+        f"smaller dtype than that of its {worst}",
     )
 
 

@@ -1,19 +1,25 @@
 """match-throughput: how many processes each engine and each gang gets, and in which layout."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from flowgraph.ir.errors import InternalError, PlanError
+from flowgraph.passes.bind_agents import BindAgents
 from flowgraph.passes.demand import accelerated, used_agents
 from flowgraph.passes.headroom import headrooms
 from flowgraph.passes.layout_options import asked
 from flowgraph.passes.layouts import named
-from flowgraph.passes.matching.problem import Nodes, Option, Part, Problem, Solution, check
+from flowgraph.passes.match_refusals import accelerators, refusal, unlayable
+from flowgraph.passes.matching.ilp import Undecided
+from flowgraph.passes.matching.problem import Option, Part, Problem, Solution, check
 from flowgraph.passes.matching.solve import solve
-from flowgraph.passes.sharing import share
+from flowgraph.passes.prediction import step_seconds
+from flowgraph.passes.seating import nodes_of
+from flowgraph.passes.sharing import sharings
 from flowgraph.passes.state import Choices, LaidOut, Sharing, State
-from flowgraph.passes.words import counted
+from flowgraph.passes.words import counted, listed, seconds_text
 from flowgraph.passes.works import gang_modules, only_models
 
 LEAST_SECONDS = 1e-9
@@ -41,34 +47,57 @@ class MatchThroughput:
         if not accelerated(state):
             return choices.onto(state, counts=_shared(state, choices))
         problem, sharing = matching_problem(state), Sharing()
-        solution = solve(problem, solver=self.solver, seconds=self.seconds)
+        try:
+            solution = solve(problem, solver=self.solver, seconds=self.seconds)
+        except Undecided as error:
+            raise PlanError(
+                f"no plan for cluster {state.cluster.name!r} was found in {self.seconds:g} s, and "
+                "none was ruled out",
+                hint="pins that leave less to choose, such as a module's tp",
+            ) from error
         if solution is None:
-            shared = share(state, problem, solver=self.solver, seconds=self.seconds)
-            if shared is None:
-                raise _refusal(state, problem)
-            problem, solution, sharing = shared
+            problem, solution, sharing = self._shared(state, problem)
         if wrong := check(problem, solution):
             raise InternalError("match-throughput: " + "; ".join(wrong))
-        chosen = _chosen(state, solution, sharing)
-        _record(state, choices, solution, chosen, sharing)
-        costs = {
-            part: replace(
-                state.costs[part],
-                seconds=option.seconds,
-                memory_bytes=option.memory_bytes,
-                terms=option.terms,
-            )
-            for part, option in chosen.items()
-        }
-        return choices.onto(
-            state,
-            graph=_with_micro_batches(state, chosen),
-            counts={part: option.devices for part, option in chosen.items()},
-            layouts=chosen,
-            costs={**state.costs, **costs},
-            sharing=sharing,
-            bound_seconds=1.0 / solution.bound,
+        matched = _matched(state, solution, sharing)
+        _record(state, choices, solution, matched.layouts, sharing)
+        return choices.onto(matched)
+
+    def _shared(self, state: State, problem: Problem) -> tuple[Problem, Solution, Sharing]:
+        """Of the numbers of groups that trainers may share, that with the shortest step."""
+        found: tuple[Problem, Solution, Sharing] | None = None
+        least = math.inf
+        for made in sharings(state, problem, solver=self.solver, seconds=self.seconds):
+            # What a sharing is worth shows in who waits for whom: who is where, in which turn.
+            bound = BindAgents(self.solver).apply(_matched(state, made[1], made[2]))
+            if (seconds := step_seconds(bound)) < least:
+                found, least = made, seconds
+        if found is None:
+            raise refusal(state, problem)
+        return found
+
+
+def _matched(state: State, solution: Solution, sharing: Sharing) -> State:
+    """The state with what the solution says."""
+    chosen = _chosen(state, solution, sharing)
+    costs = {
+        part: replace(
+            state.costs[part],
+            seconds=option.seconds,
+            memory_bytes=option.memory_bytes,
+            terms=option.terms,
         )
+        for part, option in chosen.items()
+    }
+    return replace(
+        state,
+        graph=_with_micro_batches(state, chosen),
+        counts={part: option.devices for part, option in chosen.items()},
+        layouts=chosen,
+        costs={**state.costs, **costs},
+        sharing=sharing,
+        bound_seconds=1.0 / solution.bound,
+    )
 
 
 def _chosen(state: State, solution: Solution, sharing: Sharing) -> dict[str, LaidOut]:
@@ -139,53 +168,9 @@ def matching_problem(state: State) -> Problem:
             for i, option in enumerate(state.options[group])
         )
         if not options:
-            raise _unlayable(state, group, subject)
+            raise unlayable(state, group, subject)
         parts.append(Part(name=group, options=options))
-    nodes = tuple(
-        Nodes(kind=node.device, devices=node.devices * state.cluster.kind(node.device).slots)
-        for node in state.cluster.nodes
-        if state.cluster.kind(node.device).kind != "cpu"
-    )
-    return Problem(parts=tuple(parts), nodes=nodes)
-
-
-def _unlayable(state: State, group: str, subject: str) -> PlanError:
-    pins = [
-        f"{name}={value}"
-        for name, value in state.pins.values.items()
-        if name.rpartition(".")[0] == subject
-    ]
-    said = f" as {', '.join(pins)}" if pins else ""
-    return PlanError(
-        f"{group}: no layout{said} exists on the {accelerators(state)} devices of cluster "
-        f"{state.cluster.name!r}",
-        hint="layers must divide by pp, heads by tp, and dp x tp x pp x cp be the ranks",
-    )
-
-
-def accelerators(state: State) -> int:
-    """One-device workers that fit on the accelerators."""
-    nodes = [(node, state.cluster.kind(node.device)) for node in state.cluster.nodes]
-    return sum(node.devices * kind.slots for node, kind in nodes if kind.kind != "cpu")
-
-
-def _refusal(state: State, problem: Problem) -> PlanError:
-    """The least that all parts need against what there is."""
-    least = {part.name: min(part.options, key=lambda o: o.devices) for part in problem.parts}
-    needed, have = sum(option.devices for option in least.values()), accelerators(state)
-    asked_for = " + ".join(f"{name} {option.devices}" for name, option in least.items())
-    if needed > have:
-        return PlanError(
-            f"the plan needs {needed} devices at least ({asked_for}), cluster "
-            f"{state.cluster.name!r} has {have}",
-            hint=f"a cluster with {needed - have} more devices, or fewer pinned",
-        )
-    pieces = ", ".join(f"{name} in pieces of {option.piece}" for name, option in least.items())
-    return PlanError(
-        f"the plan needs {needed} devices at least ({asked_for}), and the nodes of cluster "
-        f"{state.cluster.name!r} have {have}, but do not hold them whole ({pieces})",
-        hint="nodes with more devices each, or smaller tp",
-    )
+    return Problem(parts=tuple(parts), nodes=nodes_of(state.cluster))
 
 
 def _with_micro_batches(state: State, chosen: Mapping[str, LaidOut]) -> Any:
@@ -210,14 +195,15 @@ def _record(
     sharing: Sharing,
 ) -> None:
     slack = f"{solution.slack / solution.rate:.1%} of it" if solution.slack else "none"
-    how = "proved by counting" if solution.by == "bisection" else f"by {solution.by}"
+    basis = "proved by counting" if solution.gap <= 0 else "found by counting"
+    how = basis if solution.by == "bisection" else f"by {solution.by}"
     gap = "no plan is faster" if solution.gap <= 0 else f"at most {solution.gap:.1%} slower"
     choices.choose("step", "rate", f"{solution.rate:.4g} a second", f"{gap} ({how}); slack {slack}")
     choices.choose(
         "step",
         "devices",
         solution.devices,
-        f"of {accelerators(state)}; {solution.slowest} is the slowest part",
+        f"of {accelerators(state)}; {_said(sharing, solution.slowest)} is the slowest part",
     )
     turns = {name: group for group, own in sharing.members.items() for name in own}
     for group, subject, decision in parts_of(state):
@@ -228,7 +214,7 @@ def _record(
                 ", ".join(others) or "nobody"
             )
         else:
-            why = _why(state, solution, group, option)
+            why = _why(state, solution, sharing, group, option)
         count = option.replicas if decision == "engines" else option.layout.ranks
         choices.choose(subject, decision, count, why, _runner_up(state, group, option))
         for way in ("engine_tp",) if decision == "engines" else ("dp", "tp", "pp", "cp"):
@@ -239,19 +225,26 @@ def _record(
             choices.choose(group, "layout", named(option.layout), f"{bytes_}, on {option.kind}")
 
 
-def _why(state: State, solution: Solution, group: str, option: LaidOut) -> str:
+def _why(state: State, solution: Solution, sharing: Sharing, group: str, option: LaidOut) -> str:
     if group != solution.slowest:
-        return f"{option.seconds:.3g} s a step, no slower than {solution.slowest}"
+        slowest = _said(sharing, solution.slowest)
+        return f"{seconds_text(option.seconds)} a step, no slower than {slowest}"
+    took = seconds_text(option.seconds)
     faster = [o for o in state.options[group] if o.seconds < option.seconds]
     if not faster:
-        return f"the slowest part, {option.seconds:.3g} s a step; no layout of it is faster"
+        return f"the slowest part, {took} a step; no layout of it is faster"
     least = min(faster, key=lambda o: o.devices)
     if solution.devices - option.devices + least.devices > accelerators(state):
         return (
-            f"the slowest part, {option.seconds:.3g} s a step; {least.devices} devices for it "
-            "leave too few for the rest"
+            f"the slowest part, {took} a step; {least.devices} devices for it leave too few for "
+            "the rest"
         )
-    return f"the slowest part, {option.seconds:.3g} s a step; the rest is no faster with less"
+    return f"the slowest part, {took} a step; the rest is no faster with less"
+
+
+def _said(sharing: Sharing, part: str) -> str:
+    """A part's name, or those of the gangs that take turns as one."""
+    return f"{listed(sharing.members[part])} in turn" if part in sharing.members else part
 
 
 def _runner_up(state: State, group: str, option: LaidOut) -> str | None:

@@ -10,6 +10,13 @@ from flowgraph.ir.graph import Graph
 
 MODES = ("pipeline", "barrier")
 
+AHEAD_LIMIT = 256
+"""Steps that samples may be made ahead at most: the proof that nothing waits for ever runs them all
+through the graph, and a buffer of more holds nothing that a run wants."""
+
+PROCESS_LIMIT = 1 << 16
+"""Processes for stages at most, told before as many are placed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pins:
@@ -23,9 +30,11 @@ class Pins:
 
 
 def pinnable(graph: Graph) -> dict[str, str]:
-    """What may be pinned in this graph, and the kind of its value (`count` or `a|b`)."""
-    known = {"host.replicas": "count", "schedule.mode": "|".join(MODES)}
-    known |= {f"schedule.{name}": "count" for name in ("chunk", "unit", "ahead")}
+    """What may be pinned in this graph, and the kind of its value: `count`, `count` with the
+    most that it may be, or `a|b`."""
+    known = {"host.replicas": f"count {PROCESS_LIMIT}", "schedule.mode": "|".join(MODES)}
+    known |= {"schedule.chunk": "count", "schedule.unit": "count"}
+    known |= {"schedule.ahead": f"count {AHEAD_LIMIT}"}
     for agent in graph.agents:
         known |= {f"{agent.name}.{name}": "count" for name in ("engines", "slots", "engine_tp")}
     for module in graph.modules:
@@ -63,12 +72,17 @@ def _near(name: str, known: Mapping[str, str]) -> str:
 
 
 def _value(name: str, kind: str, value: Any) -> Any:
-    if kind != "count":
+    what, _, most = kind.partition(" ")
+    if what != "count":
         if value in kind.split("|"):
             return value
         raise ConfigurationError(f"pin {name}: expects {kind.replace('|', ' or ')}, got {value!r}")
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        if most and value > int(most):
+            raise ConfigurationError(
+                f"pin {name}: expects {most} at most, got {value}", hint=f"{name}={most}"
+            )
         return value
     raise ConfigurationError(f"pin {name}: expects a whole number of at least 1, got {value!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.errors import FlowgraphError, InternalError
 from flowgraph.ir.graph import Graph
-from flowgraph.ir.plan import Plan, Prediction
+from flowgraph.ir.plan import Leg, Plan, Prediction, WorkerGroup
 from flowgraph.ir.verify import verify_cluster, verify_flow, verify_plan
 from flowgraph.passes.bind_agents import BindAgents
 from flowgraph.passes.check_consistency import CheckConsistency
@@ -16,14 +16,16 @@ from flowgraph.passes.estimate_costs import EstimateCosts
 from flowgraph.passes.infer_rates import InferRates
 from flowgraph.passes.lower_edges import LowerEdges
 from flowgraph.passes.match_throughput import MatchThroughput
+from flowgraph.passes.neighbours import neighbours_of
 from flowgraph.passes.pins import read_pins
 from flowgraph.passes.place import PlaceGroups
 from flowgraph.passes.plan_packing import PlanPacking
-from flowgraph.passes.sharing import swap_seconds
+from flowgraph.passes.prediction import group_seconds, step_seconds, works_in_step
 from flowgraph.passes.simplify import Simplify
 from flowgraph.passes.state import Pass, State
 from flowgraph.passes.wire import Wire
-from flowgraph.runtime.policy.step_time import bound_seconds
+from flowgraph.passes.work_times import work_times
+from flowgraph.runtime.policy.step_chain import step_chain
 
 PIPELINE: tuple[Pass, ...] = (
     LowerEdges(),  # gradients and weights are edges like others: all later passes must see them
@@ -37,6 +39,17 @@ PIPELINE: tuple[Pass, ...] = (
     PlaceGroups(),  # nodes and devices, once it is known how many of each
     Wire(),  # tasks and channels, once it is known who is near whom
 )
+
+BEFORE_DEVICES = PlanPacking.name
+"""The last pass that does not look at the cluster."""
+
+ON_DEVICES: tuple[Pass, ...] = (
+    EstimateCosts(),
+    MatchThroughput(seconds=0.0),
+    BindAgents(),
+    PlaceGroups(),
+)
+"""What is done again for a cluster with a device more or less: counting and bisection, no ILP."""
 
 Watch = Callable[[str, State], None]
 
@@ -55,13 +68,31 @@ def compile_graph(
     watch: called with each pass's name and the state after it. Raises GraphError, PlanError or
     ConfigurationError for the user's fault.
     """
-    state = run_passes(PIPELINE, graph, cluster, pins, costs=costs, watch=watch)
-    plan = plan_of(state)
+    before: list[State] = []
+
+    def watched(name: str, state: State) -> None:
+        if name == BEFORE_DEVICES:
+            before.append(state)
+        if watch is not None:
+            watch(name, state)
+
+    plan = plan_of(run_passes(PIPELINE, graph, cluster, pins, costs=costs, watch=watched))
+    # Tasks are the graph's alone: whatever the cluster, they are the same.
+    start = replace(before[0], tasks=plan.tasks)
+    neighbours = neighbours_of(plan, lambda other: _again(replace(start, cluster=other)))
+    plan = replace(plan, neighbours=neighbours)
     try:
         verify_plan(plan)
     except FlowgraphError as error:
         raise InternalError(f"the passes made a plan that is not legal: {error.what}") from error
     return plan
+
+
+def _again(state: State) -> tuple[tuple[WorkerGroup, ...], float]:
+    """Groups and seconds of a step on the state's cluster."""
+    for step in ON_DEVICES:
+        state = _run(step, state, [BEFORE_DEVICES])
+    return state.groups, step_seconds(state)
 
 
 def run_passes(
@@ -133,30 +164,21 @@ def plan_of(state: State) -> Plan:
 
 def predict(state: State) -> Prediction:
     """Expected seconds of a step, and what they are made of."""
-    # A chosen layout's seconds are of all its processes; others' are of one.
-    seconds = {
-        g.name: state.costs[g.name].seconds / (1 if g.name in state.layouts else g.replicas)
-        for g in state.groups
-    }
-    bound = bound_seconds(seconds, state.groups, state.cluster)
+    works = {work.name: work for work in works_in_step(state)}
+    chain, step = step_chain(works.values()), step_seconds(state)
+    path = chain.path if chain.seconds >= step else ()
     return Prediction(
-        step_seconds=max([bound, *_turns(state, seconds)]),
-        seconds=seconds,
+        step_seconds=step,
+        seconds=group_seconds(state),
         memory_bytes={name: cost.memory_bytes for name, cost in state.costs.items()},
+        memory_terms={name: dict(cost.terms) for name, cost in state.costs.items() if cost.terms},
         rates={name: str(rate) for name, rate in state.rates.items()},
         measured=tuple(name for name, cost in state.costs.items() if cost.measured),
+        times=work_times(state),
         bound_seconds=state.bound_seconds,
+        path=tuple(
+            Leg(work=name, group=works[name].group, seconds=seconds)
+            for name, seconds in path
+            if seconds > 0
+        ),
     )
-
-
-def _turns(state: State, seconds: Mapping[str, float]) -> list[float]:
-    """Seconds of each device group that trainers use in turn, swaps included."""
-    groups = {group.name: group for group in state.groups}
-    return [
-        sum(
-            seconds[name]
-            + (swap_seconds(state.layouts[name]) if groups[name].residency != "resident" else 0.0)
-            for name in members
-        )
-        for members in state.sharing.members.values()
-    ]

@@ -154,7 +154,7 @@ def _check_memory(state: State, seats: tuple[Seat, ...]) -> None:
                     "KV cache": f"fewer {group.name.removesuffix('.engine')}.slots or a smaller "
                     "max_length",
                     "activations": "a smaller micro_batch",
-                }.get(worst, f"a smaller module or a smaller dtype than its {worst} take now"),
+                }.get(worst, f"a smaller module, or a smaller dtype than that of its {worst}"),
             )
 
 

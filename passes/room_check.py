@@ -31,7 +31,7 @@ def bounded_net(state: State, pooled: Sequence[Channel], ahead: int) -> Net:
     gradients: dict[str, str] = {}
     for channel in pooled:
         stream = at.streams[channel.stream]
-        a_record = record_bytes(stream.type, state.tokens.get(stream.name, 0.0))
+        a_record = record_bytes(stream.type, state.lengths.get(stream.name, {}))
         records = batch_of(state.graph) * float(state.rates[stream.name]) / PORTIONS
         portion[stream.name] = records * a_record
         if channel.kind == "gradient":

@@ -4,7 +4,9 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.plan import Place, WorkerGroup
+from flowgraph.passes.matching.problem import Nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,15 @@ class Seat:
     kind: str = ""
     slots: int = 1
     memory: int = 0
+
+
+def nodes_of(cluster: Cluster) -> tuple[Nodes, ...]:
+    """The nodes with accelerators, as the matching of layouts sees them."""
+    return tuple(
+        Nodes(kind=node.device, devices=node.devices * cluster.kind(node.device).slots)
+        for node in cluster.nodes
+        if cluster.kind(node.device).kind != "cpu"
+    )
 
 
 def spread(groups: Iterable[WorkerGroup], seats: Sequence[Seat]) -> dict[str, tuple[Place, ...]]:

@@ -1,10 +1,10 @@
-"""Fewer devices than parts: trainers take turns on device groups, as few turns as devices allow.
+"""Fewer devices than parts: trainers take turns on device groups.
 
 Only trainers whose module is not applied to records too may share: those others are needed on both
 sides of a step at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flowgraph.ir.graph import Module
 from flowgraph.passes.binding.solve import solve_turns
@@ -12,6 +12,7 @@ from flowgraph.passes.binding.turns import Job, TurnProblem
 from flowgraph.passes.layout_costs import Place
 from flowgraph.passes.layouts import powers
 from flowgraph.passes.lower_edges import trained_modules
+from flowgraph.passes.matching.ilp import Undecided
 from flowgraph.passes.matching.problem import Option, Part, Problem, Solution
 from flowgraph.passes.matching.solve import solve
 from flowgraph.passes.state import LaidOut, Sharing, State
@@ -38,10 +39,10 @@ def shareable(state: State) -> tuple[Module, ...]:
     return tuple(m for m in gang_modules(state) if m.name in trained and m.name not in applied)
 
 
-def share(
+def sharings(
     state: State, problem: Problem, *, solver: str, seconds: float
-) -> tuple[Problem, Solution, Sharing] | None:
-    """The answer with as many shared groups as fit, on the first kind of device; None if none."""
+) -> Iterator[tuple[Problem, Solution, Sharing]]:
+    """An answer for each number of shared groups that fits, on the first kind of device."""
     gangs = [f"{module.name}.gang" for module in shareable(state)]
     place = places_of(state)[0]
     for count in range(len(gangs) - 1, 0, -1):
@@ -51,9 +52,22 @@ def share(
         sharing, parts = made
         kept = tuple(part for part in problem.parts if part.name not in gangs)
         smaller = Problem((*kept, *parts), problem.nodes)
-        solution = solve(smaller, solver=solver, seconds=seconds)
+        try:
+            solution = solve(smaller, solver=solver, seconds=seconds)
+        except Undecided:
+            continue  # another number of groups may be easier
         if solution is not None:
-            return smaller, solution, sharing
+            yield smaller, solution, sharing
+
+
+def least_shared(state: State) -> tuple[tuple[str, ...], int] | None:
+    """All gangs that may take turns, and the fewest devices on which each of them runs; None where
+    fewer than two may, or one of them runs at no width that a node has."""
+    gangs = tuple(f"{module.name}.gang" for module in shareable(state))
+    place = places_of(state)[0]
+    for width in powers(place.node) if len(gangs) > 1 else ():
+        if all(_best(state, gang, width, place) for gang in gangs):
+            return gangs, width
     return None
 
 

@@ -63,7 +63,9 @@ class Sharing:
 class State:
     """Immutable; a pass returns a new one.
 
-    rates: records a source sample, by stream. tokens: expected tokens a record, by stream.
+    rates: records a source sample, by stream. tokens: expected tokens a record, by stream, or what
+    a model reads instead. lengths: expected entries a record in ragged dims, by stream.
+    spreads: relative standard deviation of a record's tokens, by stream, where there is one.
     measured: numbers that replace estimates. costs, options: by group name, on one device and under
     each layout (on accelerators only). counts: processes by group name. layouts: the chosen option
     by group name, of those in `options`. bound_seconds: of a step, that
@@ -76,6 +78,8 @@ class State:
     pins: Pins
     rates: Mapping[str, Fraction] = field(default_factory=dict)
     tokens: Mapping[str, float] = field(default_factory=dict)
+    lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
     measured: Costs = field(default_factory=Costs)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     options: Mapping[str, tuple[LaidOut, ...]] = field(default_factory=dict)

@@ -14,20 +14,20 @@ from flowgraph.runtime.policy.roofline import shape_of
 ITEM_BYTES = {"bool": 1, "uint8": 1, "int32": 4, "float16": 2, "bfloat16": 2, "float32": 4}
 
 
-def record_bytes(record: RecordType, tokens: float) -> int:
-    """Expected bytes of one record; `tokens` is the expected length of ragged dims over tokens."""
-    return sum(_field_bytes(field, tokens) for field in record.fields)
+def record_bytes(record: RecordType, lengths: Mapping[str, float]) -> int:
+    """Expected bytes of one record; lengths: expected entries of its ragged dims, by their name."""
+    return sum(_field_bytes(field, lengths) for field in record.fields)
 
 
-def _field_bytes(field: Field, tokens: float) -> int:
+def _field_bytes(field: Field, lengths: Mapping[str, float]) -> int:
     size = float(ITEM_BYTES.get(field.dtype, 8))
     if field.dtype == "str":
         size = assumptions.TEXT_BYTES
     for dim in field.dims:
-        if isinstance(dim, Ragged) and dim.name == "tokens" and tokens:
-            size *= tokens
+        if isinstance(dim, Ragged):
+            size *= lengths.get(dim.name, assumptions.RAGGED_LENGTH)
         else:
-            size *= assumptions.RAGGED_LENGTH if isinstance(dim, Ragged | Symbol) else dim
+            size *= assumptions.RAGGED_LENGTH if isinstance(dim, Symbol) else dim
     return math.ceil(size)
 
 
@@ -50,7 +50,7 @@ def traffic(state: State) -> Mapping[tuple[str, str], int]:
                     add(f"{module}.gang", group.name, shape.parameters * shape.bytes)
             continue
         size = batch_of(state.graph) * float(state.rates[stream.name])
-        size *= record_bytes(stream.type, state.tokens.get(stream.name, 0.0))
+        size *= record_bytes(stream.type, state.lengths.get(stream.name, {}))
         if stream.kind == "gradient":
             maker = at.producer(stream.name.removesuffix(".gradient"))
             if maker is not None:

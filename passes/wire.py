@@ -94,7 +94,7 @@ def _schedule(state: State, choices: Choices, ahead: int) -> Schedule:
     return Schedule(
         batch=batch,
         chunk=chunk,
-        unit=choices.choose("schedule", "unit", *unit_of(graph)),
+        unit=choices.choose("schedule", "unit", *unit_of(state)),
         updates=updates,
         ahead=choices.choose(
             "schedule",
@@ -170,7 +170,7 @@ def _channel(
         # What may run ahead of the step that trains holds its records too.
         steps = 1 + (schedule.ahead if stream.kind == "data" else 0)
         records = max(1, math.ceil(steps * ROOM * schedule.batch * rate))
-        a_record = record_bytes(stream.type, state.tokens.get(stream.name, 0.0))
+        a_record = record_bytes(stream.type, state.lengths.get(stream.name, {}))
         size = records * a_record
         each = f"{counted(steps, 'step')} x {float(schedule.batch * rate):g} records"
         because = f"{each}, {ROOM} times over"

@@ -18,6 +18,7 @@ from flowgraph.passes.demand import (
     unit_of,
     updates_of,
 )
+from flowgraph.passes.headroom import deviation
 from flowgraph.passes.layout_costs import (
     Described,
     EngineWork,
@@ -28,6 +29,7 @@ from flowgraph.passes.lower_edges import trained_modules
 from flowgraph.passes.state import State
 from flowgraph.runtime.policy.roofline import (
     SAMPLE_TOKENS,
+    attended,
     device_of_kind,
     kv_bytes,
     shape_of,
@@ -77,7 +79,16 @@ def engine_work(state: State, agent: Agent, place: Place) -> EngineWork:
     """A step of the agent's calls on that kind of device."""
     module = state.graph.module(agent.module)
     prompt, response = prompt_tokens(agent), response_tokens(agent)
-    times = engine_times(shape_of(module), place.device, prompt=prompt, response=response)
+    times = engine_times(
+        shape_of(module),
+        place.device,
+        prompt=prompt,
+        response=response,
+        kv_bytes=kv_bytes(module),
+    )
+    seen = attended(prompt, prompt * deviation(agent.expect.get("prompt")))
+    prefill = place.device.compute(shape_of(module), tokens=1.0, length=seen, passes=1)
+    times = replace(times, prefill_token_s=prefill)
     part = f"{agent.name}.engine"
     found = {
         name: measure.value
@@ -85,7 +96,7 @@ def engine_work(state: State, agent: Agent, place: Place) -> EngineWork:
         if (measure := state.measured.get(part, name, place.kind))
     }
     if "iteration_s" in found:
-        found["read_s"] = 0.0  # a measured iteration has it in
+        found |= {"read_s": 0.0, "row_read_s": 0.0}  # a measured iteration has them in
     batch = batch_of(state.graph)
     open_ = sum(
         min(attribute(s, "in_flight"), batch) * attribute(s, "trajectories")
@@ -109,10 +120,10 @@ def gang_work(state: State, module: Module, place: Place) -> GangWork:
     """A step of the module's training or forward on that kind of device."""
     graph = state.graph
     trainer = trained_modules(graph).get(module.name)
-    tokens, length, micro = _tokens_of(state, module)
+    tokens, length, micro, seen = _tokens_of(state, module)
     shape = shape_of(module)
     make = train_times if trainer else apply_times
-    times = make(shape, place.device, length=length, a_record=1.0)
+    times = make(shape, place.device, length=seen, a_record=1.0)
     part = f"{module.name}.gang"
     token = state.measured.get(part, "token_s", place.kind)
     item = state.measured.get(part, "item_s", place.kind)
@@ -120,9 +131,10 @@ def gang_work(state: State, module: Module, place: Place) -> GangWork:
     token_s, item_s = times.weight_s, times.item_s
     if held is not None:
         other = shape_of(held)
-        token_s += place.device.compute(other, tokens=1.0, length=length, passes=1)
+        token_s += place.device.compute(other, tokens=1.0, length=seen, passes=1)
         item_s += place.device.launches(other)
-    units = math.ceil(batch_of(graph) / updates_of(graph) / unit_of(graph)[0])
+    unit = state.pins.get("schedule", "unit") or unit_of(state)[0]
+    units = math.ceil(batch_of(graph) / updates_of(graph) / unit)
     return GangWork(
         model=_described(module, length),
         trained=trainer is not None,
@@ -167,9 +179,10 @@ def _moments(train: Stage) -> int:
     return 3 if settings.get("amsgrad") else 2
 
 
-def _tokens_of(state: State, module: Module) -> tuple[float, float, float]:
-    """(tokens a step, tokens a record, tokens a micro-batch) that the gang computes."""
+def _tokens_of(state: State, module: Module) -> tuple[float, float, float, float]:
+    """(tokens a step, tokens a record, tokens a micro-batch, tokens that attention spans)."""
     total, length, micro = 0.0, float(SAMPLE_TOKENS), 0.0
+    seen = length
     for stage in state.graph.stages:
         if stage.op == "train" and stage.modules[0] == module.name:
             micro = max(micro, float(attribute(stage, "micro_batch")))
@@ -177,5 +190,6 @@ def _tokens_of(state: State, module: Module) -> tuple[float, float, float]:
             continue
         read = stage.inputs[0]
         length = state.tokens[read] or float(SAMPLE_TOKENS)
+        seen = attended(length, length * state.spreads.get(read, 0.0))
         total += batch_of(state.graph) * float(state.rates[read]) * length
-    return total, length, micro or max(total, 1.0)
+    return total, length, micro or max(total, 1.0), seen

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flowgraph.ir.types import RecordType
 from flowgraph.runtime import rows as rows_
+from flowgraph.runtime.cells import Cells
 from flowgraph.runtime.column import STORAGE, Column, Int64s
 
 __all__ = ["ALIGN", "Batch", "Column", "Layout"]
 
 ALIGN = 64
 """Buffers start at multiples of this: a cache line, and what vector loads like."""
+
+MANY_BYTES = 1 << 22
+"""From here on numpy asks the system for large pages."""
+
+_INT64 = np.dtype(np.int64)
 
 Layout = Sequence[Any]
 """`(rows, ((name, dtype, values, offsets...), ...))`, a buffer being `(start, *shape)`: plain data.
@@ -50,7 +57,7 @@ class Batch:
 
         Raises RecordMismatch naming field, row and sample when a value does not fit its field.
         """
-        return cls(len(rows), rows_.columns_of(type, rows))
+        return cls(len(rows), _joined(len(rows), rows_.parts_of(type, rows)))
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One dict a record: scalars as Python's, text as str, one ragged dim as an array.
@@ -119,24 +126,11 @@ class Batch:
 
     def layout(self) -> tuple[Layout, int]:
         """Where `write_into` puts each buffer, and the bytes it needs in all."""
-        end = 0
-        columns: list[tuple[Any, ...]] = []
-        for name, column in self.columns.items():
-            buffers: list[tuple[int, ...]] = []
-            for array in (column.values, *column.offsets):
-                buffers.append((end, *array.shape))
-                end = aligned(end + array.nbytes)
-            columns.append((name, column.dtype, *buffers))
-        return (self.rows, tuple(columns)), end
+        return layout_of(self.rows, self.columns)
 
     def write_into(self, memory: memoryview) -> None:
         """Copies all buffers to where `layout` says. Raises ValueError when memory is too small."""
-        (_, columns), _ = self.layout()
-        for name, _, *buffers in columns:
-            column = self.columns[name]
-            for (start, *_), array in zip(buffers, (column.values, *column.offsets), strict=True):
-                place = np.frombuffer(memory, array.dtype, array.size, start)
-                place[:] = array.reshape(-1)
+        write_columns(self.rows, self.columns, memory)
 
     @classmethod
     def read(cls, layout: Layout, memory: memoryview) -> Batch:
@@ -147,9 +141,61 @@ class Batch:
         rows, columns = layout
         read: dict[str, Column] = {}
         for name, dtype, values, *offsets in columns:
-            levels = tuple(_view(memory, np.dtype(np.int64), place) for place in offsets)
+            levels = tuple(_view(memory, _INT64, place) for place in offsets)
             read[name] = Column(dtype, _view(memory, STORAGE[dtype], values), levels)
         return cls(rows, read)
+
+
+class Part(Protocol):
+    """What a column must tell to be laid out and written: a `Column`, or one not joined yet."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def offsets(self) -> tuple[Int64s, ...]: ...
+    def copy_into(self, place: NDArray[Any]) -> None: ...
+
+
+def layout_of(rows: int, columns: Mapping[str, Part]) -> tuple[Layout, int]:
+    """Where each buffer of these columns goes, and the bytes needed in all."""
+    end = 0
+    placed: list[tuple[Any, ...]] = []
+    for name, column in columns.items():
+        shapes = (column.shape, *(offsets.shape for offsets in column.offsets))
+        buffers: list[tuple[int, ...]] = []
+        itemsize = STORAGE[column.dtype].itemsize
+        for shape in shapes:
+            buffers.append((end, *shape))
+            end = aligned(end + math.prod(shape) * itemsize)
+            itemsize = 8  # of the offsets
+        placed.append((name, column.dtype, *buffers))
+    return (rows, tuple(placed)), end
+
+
+def write_columns(rows: int, columns: Mapping[str, Part], memory: memoryview) -> None:
+    """Copies all buffers to where `layout_of` says."""
+    (_, placed), _ = layout_of(rows, columns)
+    for name, dtype, values, *levels in placed:
+        column = columns[name]
+        column.copy_into(_view(memory, STORAGE[dtype], values))
+        for offsets, place in zip(column.offsets, levels, strict=True):
+            np.copyto(_view(memory, _INT64, place), offsets)
+
+
+def _joined(rows: int, parts: Mapping[str, Column | Cells]) -> dict[str, Column]:
+    """Columns of them all. Many bytes go into one piece of memory: numpy asks for large pages for
+    it, and what takes the time is the first touch of each page (3.5 times as fast, at 9 MiB)."""
+    loose = {name: part for name, part in parts.items() if isinstance(part, Cells)}
+    layout, nbytes = layout_of(rows, loose)
+    if nbytes < MANY_BYTES:
+        made: Mapping[str, Column] = {name: part.column() for name, part in loose.items()}
+    else:
+        memory = np.empty(nbytes, np.uint8).data
+        write_columns(rows, loose, memory)
+        made = Batch.read(layout, memory).columns
+    return {n: made[n] if isinstance(part, Cells) else part for n, part in parts.items()}
 
 
 def aligned(nbytes: int) -> int:
@@ -159,9 +205,10 @@ def aligned(nbytes: int) -> int:
 
 def _view(memory: memoryview, dtype: np.dtype[Any], place: Sequence[int]) -> np.ndarray[Any, Any]:
     start, *shape = place
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if start < 0 or count < 0 or start + count * dtype.itemsize > memory.nbytes:
         raise ValueError(f"buffer {list(place)} lies outside {memory.nbytes} bytes")
     if count == 0:
         return np.zeros(shape, dtype)
-    return np.frombuffer(memory, dtype, count, start).reshape(shape)
+    found = np.frombuffer(memory, dtype, count, start)
+    return found if len(shape) == 1 else found.reshape(shape)

@@ -68,6 +68,15 @@ class Column:
         return (self.offsets[0].size - 1) if self.offsets else int(self.values.shape[0])
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """[T, *fixed], of the flat values."""
+        return self.values.shape
+
+    def copy_into(self, place: Values) -> None:
+        """The flat values, to memory of the same shape and dtype."""
+        np.copyto(place, self.values)
+
+    @property
     def nbytes(self) -> int:
         return int(self.values.nbytes) + sum(int(level.nbytes) for level in self.offsets)
 

@@ -3,6 +3,8 @@
 All are `RunFailed` (exit code 1): the graph was fine, something that ran was not.
 """
 
+from pathlib import Path
+
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.location import Location
 
@@ -39,6 +41,21 @@ class OwnerGone(RunFailed):
     """The process that owns a pool segment is gone, and this process had not mapped it before."""
 
 
+class CannotWrite(RunFailed):
+    """A file of the run directory cannot be written: the disk is full, or its quota is used up.
+
+    What was written before stays whole: the run can be resumed once there is room.
+    """
+
+    def __init__(self, file: Path | str, error: Exception) -> None:
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        super().__init__(
+            f"cannot write {file}: {why}",
+            hint="make room on the disk, then go on with flowgraph resume RUN_DIR",
+        )
+        self.file = str(file)
+
+
 class FunctionUnavailable(RunFailed):
     """A function that the plan names cannot be imported here.
 
@@ -54,8 +71,8 @@ class StageFailed(RunFailed):
     """The user's function of a stage raised, or returned something that does not fit.
 
     `stage` names it; `sample` is the sample's id, or None when the failure is not of one sample;
-    `cause` is one line; `trace` the traceback's text from the user's frame on. `at` is the line of
-    the user's file that raised, or the stage's own line.
+    `evaluating`: it was an evaluation's work. `cause` is one line; `trace` the traceback's text
+    from the user's frame on. `at` is the line of the user's file that raised, or the stage's own.
     """
 
     def __init__(
@@ -71,6 +88,7 @@ class StageFailed(RunFailed):
         whose = "" if sample is None else f", sample {sample}"
         super().__init__(f"stage '{stage}'{whose}: {cause}", at=at, hint=hint)
         self.stage = stage
+        self.evaluating = False
         self.sample = sample
         self.cause = cause
         self.trace = trace

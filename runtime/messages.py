@@ -7,6 +7,8 @@ small, and travel as packed bytes.
 
 Direction and the sender's state are in each docstring: "W" is a worker, "O" the orchestrator.
 
+incarnation: of the sender, how often its process had been replaced before it; see `link.py`.
+
 `decode` believes nothing: length, depth, version, name, number of fields and each field's type
 against its annotation. What does not pass is a `BadMessage`.
 """
@@ -19,7 +21,16 @@ import msgpack
 
 from flowgraph.runtime.wire_types import BadMessage, checker, field_checks, is_handle, unpack
 
-__all__ = ["FROM_WORKERS", "MAX_BYTES", "MESSAGES", "BadMessage", "Message", "decode", "encode"]
+__all__ = [
+    "FROM_WORKERS",
+    "MAX_BYTES",
+    "MESSAGES",
+    "BadMessage",
+    "FromWorker",
+    "Message",
+    "decode",
+    "encode",
+]
 
 VERSION = 1
 MAX_BYTES = 1 << 26
@@ -52,6 +63,7 @@ class Ready:
     pid: int
     sizes: Mapping[str, int]
     initial_digest: str = ""
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +105,7 @@ class Done:
     dropped: tuple[tuple[int, str], ...]
     tokens: int
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +125,7 @@ class BackwardDone:
     worker: str
     item: int
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +135,7 @@ class Issued:
     worker: str
     agent: str
     calls: tuple[PlainCall, ...]
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +156,7 @@ class Generated:
     completions: tuple[PlainCompletion, ...]
     tokens: int
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +193,7 @@ class Updated:
     weights: PlainHandle | None
     digest: str
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +212,7 @@ class Loaded:
     worker: str
     version: int
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +230,7 @@ class Saved:
     worker: str
     step: int
     busy_s: float
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,15 +245,20 @@ class Failed:
     """W → O: the worker cannot go on; it exits after this.
 
     lost_peer: another rank of its gang is gone, whose own end says more than this.
+    hint: what the user can do, or empty.
+    training: it was a training step's work, whose sample may be put aside; not an evaluation's.
     """
 
     worker: str
     lost_peer: bool
+    training: bool
+    hint: str
     stage: str
     sample: int | None
     cause: str
     traceback: str
     at: str
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +275,22 @@ class Stopped:
     worker: str
     digest: str
     initial_digest: str
+    incarnation: int = 0
 
+
+FromWorker = (
+    Ready
+    | Done
+    | BackwardDone
+    | Issued
+    | Generated
+    | Updated
+    | Loaded
+    | Saved
+    | Failed
+    | Stopped
+)
+"""What a worker says; it names itself and its incarnation."""
 
 Message = (
     Ready

@@ -12,76 +12,26 @@ one 64-byte header: magic, generation, bytes of payload. Freeing zeroes the gene
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
 import secrets
-import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from flowgraph.runtime.arena import Arena
 from flowgraph.runtime.batch import ALIGN, Batch, Layout
-from flowgraph.runtime.failures import BlockTooLarge, OwnerGone, StaleHandle
+from flowgraph.runtime.failures import BlockTooLarge, StaleHandle
+from flowgraph.runtime.handle import Handle, named, write_header
+from flowgraph.runtime.loose import LooseBatch
+from flowgraph.runtime.reader import Reader
+from flowgraph.runtime.slots import Slots
 
-__all__ = ["Handle", "Reader", "Reservation", "Segment"]
+__all__ = ["Handle", "Reader", "Reservation", "Segment", "new_memory", "new_spill"]
 
-_HEADER = struct.Struct("<QQQ")  # magic, generation, bytes of payload
-_MAGIC = 0x31_4B_4C_42_47_4C_46_00  # "\0FLGBLK1", little-endian
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _STEP = 1 << 22  # bytes of memory asked for at once: few system calls, little to spare
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handle:
-    """Where a batch lives: plain data that any process of this machine may open.
-
-    owner: the worker's name. pid, fd: its process and the segment's descriptor there. offset,
-    nbytes: the block within the segment. generation: never used twice. rows, layout: the batch's.
-    """
-
-    owner: str
-    pid: int
-    fd: int
-    offset: int
-    nbytes: int
-    generation: int
-    rows: int
-    layout: Layout
-
-    def to_plain(self) -> tuple[Any, ...]:
-        """Ints, strings and tuples only, for msgpack."""
-        return (
-            self.owner,
-            self.pid,
-            self.fd,
-            self.offset,
-            self.nbytes,
-            self.generation,
-            self.rows,
-            self.layout,
-        )
-
-    @classmethod
-    def from_plain(cls, plain: Sequence[Any]) -> Handle:
-        """Raises ValueError when it is not what `to_plain` gave (lists in place of tuples pass)."""
-        if len(plain) != 8 or not isinstance(plain[0], str):
-            raise ValueError(f"not a pool handle: {len(plain)} fields")
-        owner, *numbers, layout = plain
-        if not all(isinstance(number, int) and number >= 0 for number in numbers):
-            raise ValueError(f"not a pool handle: {numbers}")
-        pid, fd, offset, nbytes, generation, rows = numbers
-        return cls(
-            owner=owner,
-            pid=pid,
-            fd=fd,
-            offset=offset,
-            nbytes=nbytes,
-            generation=generation,
-            rows=rows,
-            layout=_tuples(layout),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,31 +42,64 @@ class Reservation:
     memory: memoryview
 
 
+def new_memory(owner: str, budget: int) -> int:
+    """The descriptor of a segment's memory, sealed in size; nothing is taken until it is touched.
+
+    Raises OSError when the machine gives none.
+    """
+    fd = os.memfd_create(f"flowgraph:{owner}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, budget // ALIGN * ALIGN)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return fd
+
+
+def new_spill(folder: str, budget: int) -> int:
+    """The descriptor of a segment on disk: a file without a name, gone with its last holder.
+
+    Nothing is taken until it is written to. Raises OSError when the folder cannot be written.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        fd = os.open(folder, flags | os.O_TMPFILE, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR):
+            raise
+        path = f"{folder}/.flowgraph-spill-{secrets.token_hex(8)}"  # some network file systems
+        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        os.unlink(path)
+    os.ftruncate(fd, budget // ALIGN * ALIGN)
+    return fd
+
+
 class Segment:
     """One process's part of the pool, of at most `budget` bytes (headers included).
 
+    fd, pid: of memory that `new_memory` made in another process, which keeps it when the writer is
+    lost; readers open it there. Without them the memory is the writer's own and ends with it.
+    on_disk: fd is of `new_spill`; its blocks are memory only while the system has some to spare.
     Memory is taken from the machine as blocks need it, in order, and then kept for reuse.
     Raises OSError when the machine has no memory left (instead of a SIGBUS later).
     """
 
-    def __init__(self, owner: str, budget: int) -> None:
+    def __init__(
+        self, owner: str, budget: int, *, fd: int = -1, pid: int = 0, on_disk: bool = False
+    ) -> None:
         size = budget // ALIGN * ALIGN
         self.owner = owner
         self.budget = budget
         self._arena = Arena(size)
-        self._fd = os.memfd_create(f"flowgraph:{owner}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._fd, size)  # sparse: costs nothing until touched
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
-        self._memory = memoryview(mmap.mmap(self._fd, size))
+        self._fd = fd if fd >= 0 else new_memory(owner, budget)
+        self._pid = pid or os.getpid()
+        self._on_disk = on_disk
+        self._map = mmap.mmap(self._fd, size)
+        self._memory = memoryview(self._map)
         self._backed = 0
-        # another segment of a process with our pid and fd must not repeat our generations
-        self._generation = secrets.randbits(30) << 32
-        self._live: dict[int, int] = {}  # offset -> generation
+        self._slots = Slots()
 
-    def try_write(self, batch: Batch, stream: str = "") -> Handle | None:
-        """Copies the batch in; None when there is no room now: wait for a `free`, then try again.
+    def try_write(self, batch: Batch | LooseBatch, stream: str = "") -> Handle | None:
+        """Copies the records in; None when there is no room now: wait for a `free`, then try again.
 
-        Raises BlockTooLarge when it could not fit an empty segment.
+        Raises BlockTooLarge when they could not fit an empty segment.
         """
         layout, nbytes = batch.layout()
         reserved = self.try_reserve(nbytes, stream, batch.rows)
@@ -132,10 +115,10 @@ class Segment:
     def try_reserve(self, nbytes: int, stream: str = "", rows: int = 0) -> Reservation | None:
         """Room for a block whose bytes are still to come, counted as used from now on.
 
-        Ends with `fill` or `abandon`. None when there is no room now; raises BlockTooLarge when
-        it could not fit an empty segment.
+        Ends with `fill` or `abandon`. None when there is no room now, be it that the disk is full;
+        raises BlockTooLarge when it could not fit an empty segment.
         """
-        if ALIGN + nbytes > self._arena.size:
+        if not self.holds(nbytes):
             raise BlockTooLarge(
                 f"stream '{stream}': a block of {rows} records takes {nbytes + ALIGN} bytes, "
                 f"the pool segment of '{self.owner}' has {self._arena.size}",
@@ -146,40 +129,50 @@ class Segment:
             return None
         try:
             self._back(offset + ALIGN + nbytes)
-        except BaseException:
+        except BaseException as error:
             self._arena.give(offset)
+            if self._on_disk and isinstance(error, OSError) and error.errno in _DISK_FULL:
+                return None
             raise
+        self._slots.reserve(offset)
         start = offset + ALIGN
         return Reservation(offset, self._memory[start : start + nbytes])
 
+    def holds(self, nbytes: int) -> bool:
+        """Whether a block of so many bytes fits when the segment is empty."""
+        return ALIGN + nbytes <= self._arena.size
+
     def fill(self, reserved: Reservation, rows: int, layout: Layout) -> Handle:
         """The reserved bytes are a batch now, which anybody may read by the handle."""
-        self._generation += 1
         offset, nbytes = reserved.offset, reserved.memory.nbytes
-        _HEADER.pack_into(self._memory, offset, _MAGIC, self._generation, nbytes)
-        self._live[offset] = self._generation
+        generation = self._slots.fill(offset)
+        write_header(self._memory, offset, generation, nbytes)
+        self._slots.publish(offset, generation)
+        if self._on_disk:
+            self._let_go(offset, ALIGN + nbytes)
         return Handle(
             owner=self.owner,
-            pid=os.getpid(),
+            pid=self._pid,
             fd=self._fd,
             offset=offset,
             nbytes=nbytes,
-            generation=self._generation,
+            generation=generation,
             rows=rows,
             layout=layout,
         )
 
     def abandon(self, reserved: Reservation) -> None:
         """Gives the room back: the bytes will not come."""
+        self._slots.abandon(reserved.offset)
         self._arena.give(reserved.offset)
 
     def free(self, handle: Handle) -> None:
         """Ends the block. Raises StaleHandle when it was freed already, or is not ours."""
-        mine = handle.pid == os.getpid() and handle.fd == self._fd
-        if not mine or self._live.get(handle.offset) != handle.generation:
-            raise StaleHandle(f"{_named(handle)}: freed twice, or not a block of '{self.owner}'")
-        del self._live[handle.offset]
-        _HEADER.pack_into(self._memory, handle.offset, _MAGIC, 0, 0)
+        mine = handle.pid == self._pid and handle.fd == self._fd
+        if not mine or self._slots.generation(handle.offset) != handle.generation:
+            raise StaleHandle(f"{named(handle)}: freed twice, or not a block of '{self.owner}'")
+        self._slots.free(handle.offset)
+        write_header(self._memory, handle.offset, 0, 0)
         self._arena.give(handle.offset)
 
     @property
@@ -195,14 +188,20 @@ class Segment:
     @property
     def blocks(self) -> int:
         """Live blocks."""
-        return len(self._live)
+        return len(self._slots)
 
     def close(self) -> None:
         """Lets go of the memory; readers that mapped it keep theirs."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            self._live.clear()
+            self._slots.clear()
+
+    def _let_go(self, start: int, nbytes: int) -> None:
+        """The bytes are the file's: to the disk with them, and out of our memory."""
+        start, end = start // mmap.PAGESIZE * mmap.PAGESIZE, start + nbytes
+        self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
+        os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
 
     def _back(self, end: int) -> None:
         """Memory behind all bytes below `end`, in steps: the first touch is what is slow."""
@@ -210,76 +209,3 @@ class Segment:
             until = min(-(-end // _STEP) * _STEP, self._arena.size)
             os.posix_fallocate(self._fd, self._backed, until - self._backed)
             self._backed = until
-
-
-class Reader:
-    """Opens handles of any process of this machine; maps each segment once."""
-
-    def __init__(self) -> None:
-        self._maps: dict[tuple[int, int], memoryview] = {}
-
-    def open(self, handle: Handle) -> Batch:
-        """The batch, as read-only views of the owner's memory.
-
-        The views stay readable for as long as they live, also when the owner is killed. Raises
-        StaleHandle for a block freed meanwhile, OwnerGone when there is nothing to map.
-        """
-        return Batch.read(handle.layout, self.memory(handle))
-
-    def memory(self, handle: Handle) -> memoryview:
-        """The block's bytes, read-only; raises what `open` does."""
-        key = (handle.pid, handle.fd)
-        if key in self._maps and not _live(self._maps[key], handle):
-            del self._maps[key]  # perhaps another process by now that got the same pid
-        if key not in self._maps:
-            self._maps[key] = _map(handle)
-        memory = self._maps[key]
-        if not _live(memory, handle):
-            raise StaleHandle(f"{_named(handle)}: the block was freed")
-        start = handle.offset + ALIGN
-        return memory[start : start + handle.nbytes]
-
-    def check(self, handle: Handle) -> None:
-        """Raises StaleHandle when the block was freed since it was opened."""
-        memory = self._maps.get((handle.pid, handle.fd))
-        if memory is None or not _live(memory, handle):
-            raise StaleHandle(f"{_named(handle)}: the block was freed")
-
-    def forget(self, pid: int) -> None:
-        """Drops the mappings of a process that is gone; views already handed out stay."""
-        for key in [key for key in self._maps if key[0] == pid]:
-            del self._maps[key]
-
-
-def _map(handle: Handle) -> memoryview:
-    path = f"/proc/{handle.pid}/fd/{handle.fd}"
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise OwnerGone(f"{_named(handle)}: cannot open {path}: {error.strerror}") from error
-    try:
-        if not os.readlink(path).startswith("/memfd:flowgraph:"):
-            raise OwnerGone(f"{_named(handle)}: {path} is not a pool segment (its owner is gone)")
-        return memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
-    except FileNotFoundError as error:
-        raise OwnerGone(f"{_named(handle)}: its owner ended just now") from error
-    finally:
-        os.close(fd)  # the mapping holds the memory by itself
-
-
-def _live(memory: memoryview, handle: Handle) -> bool:
-    if handle.offset % ALIGN or handle.offset + ALIGN + handle.nbytes > memory.nbytes:
-        return False
-    magic, generation, nbytes = _HEADER.unpack_from(memory, handle.offset)
-    return bool((magic, generation, nbytes) == (_MAGIC, handle.generation, handle.nbytes))
-
-
-def _named(handle: Handle) -> str:
-    return (
-        f"pool block of '{handle.owner}' (pid {handle.pid}) at {handle.offset}, "
-        f"generation {handle.generation}"
-    )
-
-
-def _tuples(plain: Any) -> Any:
-    return tuple(map(_tuples, plain)) if isinstance(plain, list | tuple) else plain

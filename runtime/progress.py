@@ -46,14 +46,31 @@ class EvaluationFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarted:
-    """Workers were lost and are started again, from the last checkpoint. cause: a sentence."""
+    """A worker was lost and is replaced. cause: a sentence.
+
+    worker: who is replaced alone; empty when the run goes back to its last checkpoint.
+    """
 
     cause: str
     restart: int
     of: int
+    worker: str = ""
 
 
-Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished | Restarted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutAside:
+    """A sample's work raised each time it was tried; the run goes on from the last checkpoint
+    without it. count: samples put aside so far, of at most `of`.
+    """
+
+    sample: int
+    stage: str
+    cause: str
+    count: int
+    of: int
+
+
+Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished | Restarted | PutAside
 Observer = Callable[[Progress], None]
 
 
@@ -64,6 +81,7 @@ class RunResult:
     samples: `stream/consumer` → admitted, consumed, dropped, in_flight (counted in samples).
     metrics: by module, by name: means over the first and the last tenth of the steps.
     evaluations: figures of the last evaluation, by its name. history: every step's metrics.
+    quarantined: samples that were put aside, since their work raised each time.
     """
 
     steps: int
@@ -74,6 +92,7 @@ class RunResult:
     weights_digest: Mapping[str, str]
     initial_digest: Mapping[str, str]
     workers: tuple[Mapping[str, Any], ...] = field(default=())
+    quarantined: int = 0
 
 
 def first_and_last(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from flowgraph.ir.types import Field, RecordType
+from flowgraph.runtime.cells import Cells, counted
 from flowgraph.runtime.column import STORAGE, Column, Int64s, Values, bounds_of
 from flowgraph.runtime.failures import RecordMismatch
 
@@ -20,13 +21,26 @@ class _Mismatch(Exception):
     """What is wrong with a cell; the caller knows field, row and sample."""
 
 
-def columns_of(type: RecordType, rows: Sequence[Any]) -> dict[str, Column]:
-    """Columns of all the type's fields. Raises RecordMismatch."""
-    columns: dict[str, Column] = {}
+def parts_of(type: RecordType, rows: Sequence[Any]) -> dict[str, Column | Cells]:
+    """Columns of all the type's fields, checked but not joined where one call can join them.
+
+    Raises RecordMismatch.
+    """
+    parts: dict[str, Column | Cells] = {}
     for field in type.fields:
-        columns[field.name] = _column(field, rows)
-    _check_shared_dims(type, rows, columns)
-    return columns
+        parts[field.name] = counted(field, _cells(field, rows)) or _column(field, rows)
+    _check_shared_dims(type, rows, parts)
+    return parts
+
+
+def _cells(field: Field, rows: Sequence[Any]) -> list[Any]:
+    """What all rows hold of a field with one ragged dim; none when a row is unusual."""
+    if len(field.ragged) != 1:
+        return []
+    name = field.name
+    if list(map(type, rows)).count(dict) == len(rows):
+        return [row.get(name) for row in rows]
+    return [None if isinstance(row, Mapping) else getattr(row, name, None) for row in rows]
 
 
 def _column(field: Field, rows: Sequence[Any]) -> Column:
@@ -39,10 +53,6 @@ def _column(field: Field, rows: Sequence[Any]) -> Column:
         if numbers is not None:
             return Column(field.dtype, numbers)
     depth = len(field.ragged)
-    if depth == 1 and field.dtype != "str":
-        whole = _plain_arrays(field, rows)
-        if whole is not None:
-            return whole
     flat: list[Values] = []
     sizes: list[list[int]] = [[] for _ in range(depth + (field.dtype == "str"))]
     shape: tuple[int, ...] | None = None
@@ -73,32 +83,6 @@ def _plain_numbers(field: Field, rows: Sequence[Any]) -> Values | None:
         return _cast(field.dtype, np.array(cells))
     except (_Mismatch, OverflowError):
         return None
-
-
-def _plain_arrays(field: Field, rows: Sequence[Any]) -> Column | None:
-    """All cells of a field with one ragged dim at once, when all are arrays (or tensors) of its
-    own dtype and fixed dims; None when one is odd: cell by cell finds out which and what to say."""
-    name, storage, fixed = field.name, STORAGE[field.dtype], field.dims[1:]
-    arrays: list[Values] = []
-    for row in rows:
-        cell = row.get(name) if type(row) is dict else getattr(row, name, None)
-        if not hasattr(cell, "__array__"):
-            return None
-        try:
-            array = np.asarray(cell)
-        except (ValueError, TypeError, RuntimeError):
-            return None
-        if array.dtype != storage or array.ndim != 1 + len(fixed):
-            return None
-        arrays.append(array)
-    shapes = {array.shape[1:] for array in arrays}
-    if len(shapes) != 1:
-        return None
-    wanted = zip(fixed, shapes.pop(), strict=True)
-    if not all(not isinstance(want, int) or want == have for want, have in wanted):
-        return None
-    sizes = np.fromiter(map(len, arrays), np.int64, len(arrays))
-    return Column(field.dtype, np.concatenate(arrays), (bounds_of(sizes),))
 
 
 def _joined(field: Field, flat: list[Values], shape: tuple[int, ...] | None) -> Values:
@@ -136,7 +120,10 @@ def _leaves(cell: Any, depth: int, sizes: list[list[int]]) -> Iterator[Any]:
         part, level = pending.pop()
         if isinstance(part, str | bytes) or not hasattr(part, "__len__"):
             raise _Mismatch(f"expects {depth} ragged dims, got {_short(part)} at level {level}")
-        sizes[level].append(len(part))
+        try:
+            sizes[level].append(len(part))
+        except TypeError:  # an array or a tensor of no dims
+            raise _Mismatch(f"expects {depth} ragged dims, got {_short(part)}") from None
         if level == depth - 1:
             yield part
         else:
@@ -158,8 +145,8 @@ def _leaf(field: Field, leaf: Any) -> Values:
     """[n, *fixed] of the field's storage dtype, n = 1 when the field has no ragged dim."""
     ragged = bool(field.ragged)
     try:
-        values = np.asarray(leaf)
-    except (ValueError, TypeError) as problem:
+        values = np.asarray(_float_of(leaf))
+    except (ValueError, TypeError, RuntimeError) as problem:  # the last: it needs a gradient
         raise _Mismatch(f"expects an array, got {_short(leaf)} ({problem})") from problem
     fixed = field.dims[len(field.ragged) :]
     if ragged and values.size == 0 and values.ndim == 1 and fixed:
@@ -174,6 +161,11 @@ def _leaf(field: Field, leaf: Any) -> Values:
         want = ", ".join(map(str, field.dims))
         raise _Mismatch(f"expects dims [{want}], got shape {list(np.shape(leaf))}")
     return _cast(field.dtype, values)
+
+
+def _float_of(leaf: Any) -> Any:
+    """A bfloat16 tensor as float32, which numpy has; anything else as it is."""
+    return leaf.float() if str(getattr(leaf, "dtype", "")) == "torch.bfloat16" else leaf
 
 
 def _same_shape(
@@ -227,7 +219,7 @@ def _to_bfloat16(values: Values) -> Values:
 
 
 def _check_shared_dims(
-    type: RecordType, rows: Sequence[Any], columns: Mapping[str, Column]
+    type: RecordType, rows: Sequence[Any], columns: Mapping[str, Column | Cells]
 ) -> None:
     """Fields that share a ragged dim (and those around it) have equal lengths row by row."""
     seen: dict[tuple[str, ...], tuple[str, Int64s]] = {}

@@ -1,26 +1,38 @@
 """The folder of one run: what is in it, and who writes what.
 
 plan.fgplan     the plan, binary            metrics.jsonl   one line a step or evaluation
-events.msgpack  every message and its time  outcome.json    how it ended, or that it goes on
+journal.db      see `journal.py`            outcome.json    how it ended, or that it goes on
 options.json    what was asked for          checkpoints/    see `checkpoint.py`
-logs/<worker>.log
+run.lock        held while the run goes on  logs/<worker>.log
+plan-<n>.fgplan an earlier plan, before a resume with another one
+
+What cannot be written (a full disk) is a `CannotWrite` that names the file; what was there before
+stays whole, so that the run can be resumed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import msgpack
-
 from flowgraph.ir.binary import decode, encode
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan
+from flowgraph.runtime.failures import CannotWrite
+from flowgraph.runtime.journal import Journal
+from flowgraph.runtime.journal_reader import FILE as JOURNAL
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import EvaluationFinished, Progress, RunResult, StepFinished
+from flowgraph.runtime.run_lock import RunLock
+
+LOCK = "run.lock"
+
+RESERVE = 1 << 15
+"""Bytes of a file that is removed when the run ends early, so that even on a full disk there is
+room to say why."""
 
 
 class RunDirectory:
@@ -32,15 +44,19 @@ class RunDirectory:
         self.options = options
         self.plan_file = path / "plan.fgplan"
         self.checkpoints = path / "checkpoints"
-        self._events = (path / "events.msgpack").open("ab")
-        try:
-            fcntl.flock(self._events, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it at death
-        except BlockingIOError as error:
-            self._events.close()
+        self.metrics = path / "metrics.jsonl"
+        self._lock = RunLock(path / LOCK)
+        if not self._lock.take():
             raise ConfigurationError(
                 f"{path} is in use: its run goes on", hint="wait until it ends, or end it first"
-            ) from error
-        self._metrics = (path / "metrics.jsonl").open("a")
+            )
+        self._reserve = path / ".reserve"
+        try:
+            self.journal = Journal(path / JOURNAL)
+            _replace(self._reserve, "\0" * RESERVE)
+        except BaseException:
+            self._lock.release()
+            raise
 
     @classmethod
     def create(cls, options: RunOptions, plan: Plan) -> RunDirectory:
@@ -66,43 +82,50 @@ class RunDirectory:
     def reopen(cls, path: Path) -> RunDirectory:
         """One that exists. Raises ConfigurationError when it is none, or when its run goes on."""
         path = path.absolute()
-        plan = read_plan(path)
+        return cls(path, read_plan(path), read_options(path))
+
+    def replace_plan(self, plan: Plan) -> None:
+        """Go on with another plan; the one before is kept as `plan-<n>.fgplan`."""
+        kept = len(list(self.path.glob("plan-*.fgplan")))
+        part = self.plan_file.with_name("plan.fgplan.part")
         try:
-            asked = json.loads((path / "options.json").read_text())
-            options = replace(RunOptions(**asked), run_dir=str(path))
-        except (OSError, ValueError, TypeError) as error:
-            raise _no_run(path, error) from error
-        return cls(path, plan, options)
+            part.write_bytes(encode(plan))
+            os.link(self.plan_file, self.path / f"plan-{kept + 1}.fgplan")
+            part.rename(self.plan_file)
+        except OSError as error:
+            raise CannotWrite(self.plan_file, error) from error
+        self.plan = plan
 
     def log(self, worker: str) -> str:
         return str(self.path / "logs" / f"{worker}.log")
-
-    def event(self, now: float, sent: bool, worker: str, data: bytes) -> None:
-        """One message as it went over the wire; `now` in seconds since the attempt's start."""
-        self._events.write(msgpack.packb((now, sent, worker, data)))
 
     def progress(self, progress: Progress) -> None:
         """Steps and evaluations, a line of JSON each, written through at once."""
         if isinstance(progress, StepFinished | EvaluationFinished):
             kind = "step" if isinstance(progress, StepFinished) else "evaluation"
-            self._metrics.write(json.dumps({"kind": kind, **asdict(progress)}) + "\n")
-            self._metrics.flush()
+            _append(self.metrics, json.dumps({"kind": kind, **asdict(progress)}) + "\n")
 
-    def rewind(self, checkpoint: Path | None) -> None:
-        """Forget metrics of what will be done again: all after the checkpoint."""
+    def rewind(self, checkpoint: Path | None) -> int:
+        """Forget metrics of what will be done again, all after the checkpoint; its steps."""
         done = int(checkpoint.name.removeprefix("step-")) if checkpoint else 0
-        file = self.path / "metrics.jsonl"
-        whole = file.read_text().rpartition("\n")[0]  # the last line may be torn, by a full disk
-        kept = [line for line in whole.splitlines() if json.loads(line)["step"] < done]
-        self._metrics.close()
-        file.write_text("".join(line + "\n" for line in kept))
-        self._metrics = file.open("a")
+        if self.metrics.is_file():
+            whole = self.metrics.read_text().rpartition("\n")[0]  # the last line may be torn
+            kept = [line for line in whole.splitlines() if json.loads(line)["step"] < done]
+            _replace(self.metrics, "".join(line + "\n" for line in kept))
+        return done
 
     def outcome(self, state: str, **details: Any) -> None:
         """`running`, `finished`, `failed` or `interrupted`; replaces what was there."""
-        part = self.path / "outcome.json.part"
-        part.write_text(json.dumps({"state": state, **details}, indent=1) + "\n")
-        part.rename(self.path / "outcome.json")
+        text = json.dumps({"state": state, **details}, indent=1) + "\n"
+        _replace(self.path / "outcome.json", text)
+
+    def ended_early(self, error: BaseException, state: str, **details: Any) -> None:
+        """The run ended by `error`, which gets a note when not even that can be written."""
+        self._reserve.unlink(missing_ok=True)
+        try:
+            self.outcome(state, error=str(error), **details)
+        except CannotWrite as unwritable:
+            error.add_note(unwritable.what)
 
     def finished(self, result: RunResult, **details: Any) -> None:
         """The run has ended well, with this result."""
@@ -119,8 +142,11 @@ class RunDirectory:
         return RunResult(**outcome["result"])
 
     def close(self) -> None:
-        self._events.close()
-        self._metrics.close()
+        try:
+            self._reserve.unlink(missing_ok=True)
+            self.journal.close()
+        finally:
+            self._lock.release()
 
 
 def read_plan(path: Path) -> Plan:
@@ -129,6 +155,36 @@ def read_plan(path: Path) -> Plan:
         return decode((path / "plan.fgplan").read_bytes())
     except OSError as error:
         raise _no_run(path, error) from error
+
+
+def read_options(path: Path) -> RunOptions:
+    """What a run was asked for. Raises ConfigurationError for what is no run directory."""
+    try:
+        asked = json.loads((path / "options.json").read_text())
+        return replace(RunOptions(**asked), run_dir=str(path.absolute()))
+    except (OSError, ValueError, TypeError) as error:
+        raise _no_run(path, error) from error
+
+
+def _append(file: Path, text: str) -> None:
+    """Unbuffered: what failed to be written must not come again when the file is closed."""
+    left = memoryview(text.encode())
+    try:
+        with file.open("ab", buffering=0) as opened:
+            while left:
+                left = left[os.write(opened.fileno(), left) :]
+    except OSError as error:
+        raise CannotWrite(file, error) from error
+
+
+def _replace(file: Path, text: str) -> None:
+    """The whole new text, or the old one."""
+    part = file.with_name(file.name + ".part")
+    try:
+        part.write_text(text)
+        part.rename(file)
+    except OSError as error:
+        raise CannotWrite(file, error) from error
 
 
 def _no_run(path: Path, error: Exception) -> ConfigurationError:

@@ -1,19 +1,17 @@
-"""Runs a plan on this machine: processes, sockets and clocks around the orchestrator's core.
+"""One attempt at a run: processes, sockets and clocks around the orchestrator's core.
 
-Guarantees: whatever way it is left (end, failure, Ctrl-C, an exception of ours), no process, socket
-or shared memory of the run is left; a worker's death is noticed at once, by the kernel's word.
+Guarantees: whatever way it is left (end, failure, Ctrl-C, an exception of ours), no socket of the
+run is left; a worker's death is noticed at once, by the kernel's word. See `supervise.py` for what
+follows an attempt.
 """
 
 import os
 import select
 import signal
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import zmq
@@ -21,8 +19,12 @@ import zmq
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.location import Location
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.checkpoint import commit, latest
+from flowgraph.runtime.checkpoint import commit
+from flowgraph.runtime.failures import CannotWrite
+from flowgraph.runtime.heartbeats import Heartbeats, period
 from flowgraph.runtime.launch.local import Exit, LocalLauncher
+from flowgraph.runtime.launch.ports import Ports, open_ports
+from flowgraph.runtime.logbook import Logbook
 from flowgraph.runtime.messages import Failed, Ready, encode
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.orchestrator.checkpoints import folder as checkpoint_folder
@@ -31,16 +33,20 @@ from flowgraph.runtime.orchestrator.core import step
 from flowgraph.runtime.orchestrator.events import (
     Abort,
     Action,
+    CloseSegment,
     Commit,
     Event,
     Finish,
     Interrupted,
+    Refuse,
     Send,
+    Start,
     Started,
     Tell,
     WorkerDied,
 )
-from flowgraph.runtime.orchestrator.state import RunPhase, State, new_state
+from flowgraph.runtime.orchestrator.state import RunPhase, State, Worker, WorkerPhase, new_state
+from flowgraph.runtime.orchestrator.wait_report import Signs
 from flowgraph.runtime.progress import Observer, Progress, Restarted, RunResult, WorkerStarted
 from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.silence import Silence
@@ -59,10 +65,14 @@ PEER_S = 2.0
 
 POLL_MS = 1000
 
+ENGINE_POOL = 1 << 12
+"""Bytes of an engine's segment: it writes no records."""
+
 
 class RunAborted(RunFailed):
     """The run ended early. `trace`: the worker's traceback; `stage`, `sample`: where, if known.
 
+    training: the sample's work was a training step's, not an evaluation's.
     lost: a process was lost, and not by the user's code raising.
     """
 
@@ -74,7 +84,9 @@ class RunAborted(RunFailed):
         super().__init__(abort.what, at=at, hint=abort.hint or None)
         self.trace = abort.traceback
         self.stage = abort.stage
+        self.cause = abort.cause
         self.sample = abort.sample
+        self.training = abort.training
         self.lost = abort.lost
 
 
@@ -82,104 +94,9 @@ class RunInterrupted(RunFailed):
     """The user ended the run (Ctrl-C or SIGTERM)."""
 
 
-def run_plan(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
-    """Run the plan's processes to the end.
+class Shell:
+    """One attempt at the run: `run` takes it to its end, with new processes."""
 
-    Raises RunAborted, RunInterrupted, or ConfigurationError for a run directory that exists.
-    """
-    with _interruptible() as stop:
-        return _supervised(plan, options, observe, RunDirectory.create(options, plan), stop)
-
-
-def resume_run(run_dir: str, observe: Observer) -> RunResult:
-    """Go on with a run that ended early, to the steps first asked for.
-
-    From its last checkpoint, or from step 0 without one; a finished run's result again. Raises what
-    `run_plan` does, and ConfigurationError for what is no run directory.
-    """
-    directory = RunDirectory.reopen(Path(run_dir))
-    finished = directory.result()
-    if finished is not None:
-        directory.close()
-        return finished
-    directory.outcome("running")
-    with _interruptible() as stop:
-        return _supervised(directory.plan, directory.options, observe, directory, stop)
-
-
-def _supervised(
-    plan: Plan,
-    options: RunOptions,
-    observe: Observer,
-    directory: RunDirectory,
-    stop: list[bool],
-) -> RunResult:
-    """Attempts until one ends the run: lost workers are replaced, from the last checkpoint."""
-    refused = Refusals()
-    restarts = 0
-    try:
-        while True:
-            checkpoint = latest(directory.checkpoints)
-            directory.rewind(checkpoint)
-            try:
-                result = _attempt(plan, options, observe, directory, refused, checkpoint, stop)
-            except RunAborted as error:
-                if not error.lost or restarts == options.restarts:
-                    raise
-                restarts += 1
-                observe(Restarted(cause=error.what, restart=restarts, of=options.restarts))
-            else:
-                directory.finished(result, refused=refused.to_plain(), restarts=restarts)
-                return result
-    except RunInterrupted:
-        directory.outcome("interrupted", refused=refused.to_plain(), restarts=restarts)
-        raise
-    except BaseException as error:
-        details = {"refused": refused.to_plain(), "restarts": restarts}
-        directory.outcome("failed", error=str(error), **details)
-        raise
-    finally:
-        directory.close()
-
-
-def _attempt(
-    plan: Plan,
-    options: RunOptions,
-    observe: Observer,
-    directory: RunDirectory,
-    refused: Refusals,
-    checkpoint: Path | None,
-    stop: list[bool],
-) -> RunResult:
-    with tempfile.TemporaryDirectory(prefix="flowgraph-") as scratch, LocalLauncher() as launcher:
-        return _Shell(
-            plan, options, observe, directory, scratch, launcher, refused, checkpoint, stop
-        ).run()
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[bool]]:
-    """SIGINT, SIGTERM and a closed terminal set the flag instead of raising amid something.
-
-    All the while: a second Ctrl-C must not break off the ending of processes. `nohup` stays obeyed.
-    """
-    stop = [False]
-
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        stop[0] = True
-
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    old = {number: signal.signal(number, ask) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
-class _Shell:
     def __init__(
         self,
         plan: Plan,
@@ -191,29 +108,41 @@ class _Shell:
         refused: Refusals,
         checkpoint: Path | None,
         stop: list[bool],
+        restarts: int,
     ) -> None:
         self._checkpoint = checkpoint
         self._directory = directory
         self._observe = observe
         self._launcher = launcher
         self._scratch = scratch
-        self._state: State = new_state(plan, options)
+        self._state: State = new_state(plan, options, directory.journal.quarantined())
+        self._state.restarts = restarts
         if checkpoint is not None:
             restore(self._state, (checkpoint / "run.msgpack").read_bytes())
         self._board = Switchboard(scratch, self._state.workers, refused, options.listen)
         self._began = time.monotonic()
         self._result: RunResult | None = None
         self._stop = stop
-        self._ready: set[str] = set()
+        self._refused = refused
+        self._ports = Ports(nodes={}, porters={}, keys=Path(scratch))
+        self._started = dict.fromkeys(self._state.workers, 0.0)  # when, by worker
         self._silence = Silence(options.silence_s)
-        self._silenced: dict[str, float] = {}  # workers killed for their silence, and its seconds
+        self._log = Logbook(directory.journal)
+        self._beats = Heartbeats(self._state.workers, options.liveness_s)
+        self._silenced: dict[str, str] = {}  # workers that were killed as hanging, and why
 
     def run(self) -> RunResult:
         poller = zmq.Poller()
         self._board.register(poller)
         poller.register(self._launcher.fileno(), zmq.POLLIN)
         try:
-            self._launcher.start(self._specs())
+            self._ports = open_ports(
+                self._state.plan, self._scratch, self._launcher, self._directory.log
+            )
+            for porter in self._launcher.porters:
+                pid = self._launcher.pids[porter]
+                self._observe(WorkerStarted(name=porter, stage="", pid=pid))
+            self._launcher.start([self._spec(worker) for worker in self._state.workers.values()])
             self._feed(Started())
             while self._result is None:
                 poller.poll(POLL_MS)
@@ -221,6 +150,7 @@ class _Shell:
             self._launcher.close(STOP_S)
         finally:
             self._board.close()
+            self._log.last(self._state, self._now(), self._signs())
         return self._finished(self._result)
 
     def _turn(self) -> None:
@@ -230,33 +160,63 @@ class _Shell:
         self._drain(50 if exits else 0)  # its last words come before its death
         self._bury(exits)
         self._end_silence()
-        late = self._now() > STARTUP_S and self._state.phase is RunPhase.STARTING
-        if late:
-            missing = sorted(set(self._state.workers) - self._ready)
-            raise RunFailed(
-                f"workers {', '.join(missing)} were not ready after {STARTUP_S:.0f} s",
-                hint=f"see {self._directory.path}/logs",
-            )
+        self._log.waits(self._state, self._now(), self._signs())
+        self._end_starting()
 
     def _bury(self, exits: list[Exit]) -> None:
         """Tell the orchestrator of processes that ended without having been stopped."""
         for ended in exits:
             if not self._state.workers[ended.worker].stopped and self._result is None:
                 log = self._directory.log(ended.worker)
-                self._feed(WorkerDied(worker=ended.worker, how=self._how(ended), log=log))
+                death = WorkerDied(
+                    worker=ended.worker,
+                    incarnation=ended.incarnation,
+                    how=self._how(ended),
+                    log=log,
+                )
+                self._feed(death)
 
     def _end_silence(self) -> None:
         """Kill workers that hang; their end is then told like any other."""
         if self._result is not None:
             return
-        for worker, seconds in self._silence.over(self._state, self._now()):
+        now = self._now()
+        self._beats.beat(self._board.beats(), now)
+        hanging = [(w, f"said nothing for {s:.0f} s") for w, s in self._silence.over(self._state, now)]
+        for worker, seconds in self._beats.late(now, self._works):
+            hanging.append((worker, f"gave no sign of life for {seconds:.0f} s (was it stopped?)"))
+        for worker, why in hanging:
             if worker not in self._silenced:
-                self._silenced[worker] = seconds
+                self._silenced[worker] = f"{why} and was killed"
                 os.kill(self._launcher.pids[worker], signal.SIGKILL)
 
+    def _works(self, worker: str) -> bool:
+        phase = self._state.workers[worker].phase
+        return self._state.phase is RunPhase.RUNNING and phase is WorkerPhase.READY
+
+    def _end_starting(self) -> None:
+        """A process that is not ready in time is ended, or with it the run that never began."""
+        overdue = self._now() - STARTUP_S
+        if overdue < 0 or self._result is not None:
+            return
+        late = [
+            worker.name
+            for worker in self._state.workers.values()
+            if worker.phase is WorkerPhase.STARTING and self._started[worker.name] < overdue
+        ]
+        if late and self._state.phase is RunPhase.STARTING:
+            raise RunFailed(
+                f"workers {', '.join(sorted(late))} were not ready after {STARTUP_S:.0f} s",
+                hint=f"see {self._directory.path}/logs",
+            )
+        for name in late:
+            if name in self._launcher.pids and name not in self._silenced:
+                self._silenced[name] = f"was not ready after {STARTUP_S:.0f} s and was killed"
+                os.kill(self._launcher.pids[name], signal.SIGKILL)
+
     def _how(self, ended: Exit) -> str:
-        seconds = self._silenced.get(ended.worker)
-        return ended.how if seconds is None else f"said nothing for {seconds:.0f} s and was killed"
+        self._beats.forget(ended.worker)
+        return self._silenced.pop(ended.worker, ended.how)
 
     def _lost_peer(self, survivor: str) -> None:
         """A rank says that another is gone: whose death it is, is what the user must know."""
@@ -269,23 +229,20 @@ class _Shell:
         while self._result is None and (received := self._board.receive(timeout_ms)):
             worker, message, data = received
             self._silence.heard(worker, self._now())
-            self._directory.event(self._now(), False, worker, data)
+            entry = self._log.received(self._now(), worker, message, data)
             if isinstance(message, Ready):
                 self._connected(message)
             if isinstance(message, Failed) and message.lost_peer:
                 self._lost_peer(message.worker)
-            self._feed(message)
+            self._feed(message, entry)
             timeout_ms = 0
 
     def _connected(self, message: Ready) -> None:
-        self._ready.add(message.worker)
         group = self._state.workers[message.worker].group
         started = WorkerStarted(
             name=message.worker, stage=self._serves(group.name), pid=message.pid
         )
         self._observe(started)
-        if len(self._ready) == len(self._state.workers):
-            self._board.seal()
 
     def _serves(self, group: str) -> str:
         """The stages whose work the group does; engines serve the agents' episodes."""
@@ -295,21 +252,37 @@ class _Shell:
             return ", ".join(found.agents)
         return ", ".join(s for task in plan.tasks if task.group == group for s in task.stages)
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: Event, entry: int = 0) -> None:
+        """entry: of the message in the journal; what is no message gets one here."""
+        if isinstance(event, Started | WorkerDied | Interrupted):
+            entry = self._log.happened(self._now(), event)
         for action in step(self._state, event, self._now()):
-            self._act(action)
+            self._act(action, entry)
 
-    def _act(self, action: Action) -> None:
+    def _signs(self) -> Signs:
+        return Signs(heard=self._silence.last_heard, silent=self._beats.quiet(self._now()))
+
+    def _act(self, action: Action, cause: int) -> None:
         match action:
             case Send():
                 data = encode(action.message)
-                self._directory.event(self._now(), True, action.worker, data)
+                self._log.sent(self._now(), action.worker, action.message, data, cause)
                 self._board.send(action.worker, data)
             case Tell():
                 self._tell(action.progress)
             case Commit():
                 folder = checkpoint_folder(str(self._directory.path), action.step)
-                commit(Path(folder), action.data)
+                try:
+                    commit(Path(folder), action.data)
+                except OSError as error:
+                    raise CannotWrite(folder, error) from error
+                self._directory.journal.checkpoint(self._now(), action.step)
+            case Start():
+                self._restart(self._state.workers[action.worker])
+            case CloseSegment():
+                self._launcher.close_segment(action.worker, action.incarnation)
+            case Refuse():
+                self._refused.add(action.reason, action.what)
             case Finish():
                 self._result = action.result
             case Abort():
@@ -319,28 +292,44 @@ class _Shell:
 
     def _tell(self, progress: Progress) -> None:
         self._directory.progress(progress)
+        if isinstance(progress, Restarted) and progress.worker:
+            self._directory.journal.restart(self._now(), progress.worker, progress.cause)
         self._observe(progress)
 
-    def _specs(self) -> list[WorkerSpec]:
+    def _restart(self, worker: Worker) -> None:
+        self._board.replace(worker.name, worker.token)
+        self._silenced.pop(worker.name, None)
+        self._started[worker.name] = self._now()
+        self._launcher.start([self._spec(worker)])
+
+    def _spec(self, worker: Worker) -> WorkerSpec:
         options = self._state.options
-        return [
-            WorkerSpec(
-                name=worker.name,
-                group=worker.group.name,
-                index=worker.index,
-                plan=str(self._directory.plan_file),
-                endpoint=self._board.endpoint,
-                keys=self._board.key_file(worker.name),
-                log=self._directory.log(worker.name),
-                scratch=self._scratch,
-                run_dir=str(self._directory.path),
-                steps=self._state.total_steps,
-                exact=options.exact,
-                record=options.record,
-                restore=str(self._checkpoint) if self._checkpoint else "",
-            )
-            for worker in self._state.workers.values()
-        ]
+        writes = worker.group.kind != "engine"
+        return WorkerSpec(
+            name=worker.name,
+            group=worker.group.name,
+            index=worker.index,
+            plan=str(self._directory.plan_file),
+            endpoint=self._board.endpoint,
+            keys=self._board.key_file(worker.name),
+            log=self._directory.log(worker.name),
+            scratch=self._scratch,
+            run_dir=str(self._directory.path),
+            steps=self._state.total_steps,
+            exact=options.exact,
+            record=options.record,
+            restore=str(self._checkpoint) if self._checkpoint else "",
+            beat_s=period(options.liveness_s),
+            retries=options.retries,
+            incarnation=worker.incarnation,
+            pool_bytes=self._state.plan.pool_bytes if writes else ENGINE_POOL,
+            spill_bytes=options.spill_bytes if writes else 0,
+            spill_dir=options.spill_dir or self._scratch,
+            node=self._ports.nodes[worker.name],
+            porters=self._ports.porters,
+            block_keys=self._ports.key_file(worker.name),
+            fetch_s=options.fetch_s,
+        )
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -350,6 +339,8 @@ class _Shell:
             {"name": "orchestrator", "stage": "", "pid": os.getpid()},
             {"name": "zygote", "stage": "", "pid": self._launcher.zygote_pid},
         ]
+        for porter in self._launcher.porters:
+            workers.append({"name": porter, "stage": "", "pid": self._launcher.pids[porter]})
         for worker in self._state.workers.values():
             stage = self._serves(worker.group.name)
             pid = self._launcher.pids[worker.name]

@@ -4,6 +4,8 @@ Law 3: no wait without an end. A process that died is told by the kernel; one th
 or stuck in the user's code) is only known by its silence. No I/O and no clock: times are given.
 """
 
+from collections.abc import Mapping
+
 from flowgraph.runtime.orchestrator.state import RunPhase, State, Worker
 
 
@@ -13,18 +15,25 @@ class Silence:
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._since: dict[str, float] = {}
+        self._heard: dict[str, float] = {}
+
+    @property
+    def last_heard(self) -> Mapping[str, float]:
+        """By worker, of those that have said something."""
+        return self._heard
 
     def heard(self, worker: str, now: float) -> None:
         """The worker sent a message."""
-        self._since[worker] = now
+        self._since[worker] = self._heard[worker] = now
 
     def over(self, state: State, now: float) -> list[tuple[str, float]]:
         """Workers silent for longer than the limit, and for how many seconds.
 
         Time counts only while a worker holds work. A stage worker whose calls an engine still
-        answers waits for that engine: its silence is not its own.
+        answers, or will once it is there, waits for that engine: its silence is not its own.
         """
         engines_busy = any(w.inflight for w in state.workers.values() if w.group.kind == "engine")
+        engines_busy = engines_busy or any(state.queued.values())
         late = []
         for worker in state.workers.values():
             waits = worker.group.kind == "stage" and engines_busy

@@ -1,13 +1,35 @@
 """What follows from a plan alone: who feeds whom, who trains what, what an evaluation needs.
 
-Pure functions of the plan, shared by the orchestrator and the reference executor.
+Pure functions of the plan, shared by the orchestrator and the reference executor; each answer is
+kept, since a run asks the same questions at every event.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from flowgraph.ir.graph import Module, Stage
 from flowgraph.ir.plan import Plan, Task, WorkerGroup
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kept(method: F) -> F:
+    """The answer of each question that is asked of a Topology, found once."""
+    name = method.__name__
+
+    @wraps(method)
+    def answer(self: "Topology", *question: Any) -> Any:
+        key = (name, *question)
+        try:
+            return self._answers[key]
+        except KeyError:
+            found = self._answers[key] = method(self, *question)
+            return found
+
+    return answer  # type: ignore[return-value]  # same signature, by *question
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,35 +37,44 @@ class Topology:
     """Derived views of one plan."""
 
     plan: Plan
+    _answers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
+    @_kept
     def stages(self, task: Task) -> tuple[Stage, ...]:
         return tuple(self.plan.graph.stage(name) for name in task.stages)
 
+    @_kept
     def train_stage(self, task: Task) -> Stage:
         """The `train` stage of a train task."""
         return next(stage for stage in self.stages(task) if stage.op == "train")
 
+    @_kept
     def module_of(self, task: Task) -> Module:
         """The module that an apply or train task runs: the loss's, or the applied one."""
         stage = next(stage for stage in self.stages(task) if stage.op in ("train", "apply"))
         return self.plan.graph.module(stage.modules[0])
 
+    @_kept
     def consumers(self, stream: str) -> tuple[Task, ...]:
         return tuple(task for task in self.plan.tasks if stream in task.inputs)
 
+    @_kept
     def of_kind(self, kind: str) -> tuple[Task, ...]:
         return tuple(task for task in self.plan.tasks if task.kind == kind)
 
+    @_kept
     def trained_by(self, task: Task) -> tuple[str, ...]:
         """Modules that this train task trains: its own first, then encoders."""
         graph = self.plan.graph
         names = self.train_stage(task).modules
         return tuple(name for name in names if graph.module(name).trainable is not False)
 
+    @_kept
     def trained_modules(self) -> tuple[str, ...]:
         names = [name for task in self.of_kind("train") for name in self.trained_by(task)]
         return tuple(dict.fromkeys(names))
 
+    @_kept
     def gradient_source(self, apply: Task) -> Task | None:
         """The train task whose backward reaches this apply task's module, or None."""
         module = self.module_of(apply).name
@@ -53,26 +84,38 @@ class Topology:
                 return task
         return None
 
+    @_kept
     def loss_task(self, module: str) -> Task:
         """The train task whose divisor normalises the module's gradient."""
         return next(task for task in self.of_kind("train") if module in self.trained_by(task))
 
+    @_kept
     def gang(self, module: str) -> WorkerGroup:
         return next(g for g in self.plan.groups if g.kind == "gang" and g.module == module)
 
+    @_kept
     def engines(self, module: str) -> tuple[WorkerGroup, ...]:
         return tuple(g for g in self.plan.groups if g.kind == "engine" and g.module == module)
 
+    @_kept
     def engine_for(self, agent: str) -> WorkerGroup:
         return next(g for g in self.plan.groups if g.kind == "engine" and agent in g.agents)
 
+    @_kept
     def has_filters(self) -> bool:
         return any(not task.gated for task in self.plan.tasks)
 
+    @_kept
+    def gate(self) -> Task | None:
+        """The task of the source and its filters, when there are filters."""
+        return next((task for task in self.plan.tasks if not task.gated), None)
+
+    @_kept
     def variants(self) -> tuple[Stage, ...]:
         """Evaluate stages; variant i is the i-th of them, counted from 1."""
         return self.plan.graph.by_op("evaluate")
 
+    @_kept
     def tasks_for(self, variant: int) -> tuple[Task, ...]:
         """Tasks that run in a step of this variant, in order; all of them when training."""
         if variant == 0:
@@ -91,15 +134,18 @@ class Topology:
                 wanted.add(task.name)
         return tuple(task for task in self.plan.tasks if task.name in wanted)
 
+    @_kept
     def outputs_for(self, task: Task, variant: int) -> tuple[str, ...]:
         """Streams of the task that somebody reads in a step of this variant."""
         readers = self.tasks_for(variant)
         return tuple(s for s in task.outputs if any(s in reader.inputs for reader in readers))
 
+    @_kept
     def unit_samples(self, exact: bool) -> int:
         """Source samples a unit."""
         return self.plan.schedule.chunk if exact else self.plan.schedule.unit
 
+    @_kept
     def inner_streams(self, task: Task) -> tuple[tuple[str, str], ...]:
         """(stream, consumer) pairs inside the task, which never cross a border."""
         stages = self.stages(task)
@@ -108,6 +154,7 @@ class Topology:
             (stream, stage.name) for stage in stages for stream in stage.inputs if stream in made
         )
 
+    @_kept
     def border_streams(self, task: Task) -> tuple[tuple[str, str], ...]:
         """(stream, consumer) pairs by which the task reads others' outputs."""
         stages = self.stages(task)

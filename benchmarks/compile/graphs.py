@@ -33,7 +33,7 @@ def wide(stages: int) -> Graph:
             made.append(Stage(name=name, op=op, inputs=(last,), outputs=(name,), function=function))
             streams.append(Stream(name=name, producer=name, type=ROW))
             last = name
-        modules.append(_module(f"lm-{c}"))
+        modules.append(decoder_module(f"lm-{c}"))
         made.append(
             Stage(
                 name=f"train-{c}",
@@ -49,7 +49,8 @@ def wide(stages: int) -> Graph:
     )
 
 
-def _module(name: str) -> Module:
+def decoder_module(name: str) -> Module:
+    """A small language model that describes itself."""
     return Module(
         name=name,
         factory=FunctionRef(module="flowgraph.models.factories", qualname="decoder"),

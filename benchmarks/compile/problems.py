@@ -14,9 +14,9 @@ def counted(seed: int, layouts: int) -> Problem:
 
 
 def packed(seed: int, layouts: int) -> Problem:
-    """Two kinds of devices, on nodes of 16, 12 and 6; pieces lie within a node."""
+    """Two kinds of devices, 512 each, on nodes of 16, 12 and 6; pieces lie within a node."""
     parts = _parts(seed, layouts // 2, ("a", "b"), whole=True)
-    sizes = ((16, DEVICES // 64), (12, DEVICES // 96), (6, DEVICES // 72))
+    sizes = ((16, 17), (12, 12), (6, 16))
     nodes = tuple(Nodes(kind=k, devices=n, count=many) for k in ("a", "b") for n, many in sizes)
     return Problem(parts, nodes)
 

@@ -16,8 +16,8 @@ from flowgraph.ir.plan import Plan
 from flowgraph.passes import compile_graph
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import Progress, RunStarted, StepFinished, WorkerStarted
-from flowgraph.runtime.shell import run_plan
 from flowgraph.runtime.simulate.measure import CpuTime, Measured, measure, read_run
+from flowgraph.runtime.supervise import run_plan
 
 TICK = os.sysconf("SC_CLK_TCK")
 LOOKS, LOOK_S = 10, 0.1

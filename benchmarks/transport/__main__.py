@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from benchmarks.transport import host, request, wire
+from benchmarks.transport import host, memory, request, wire
 from benchmarks.transport.rig import ROOT, load, ratio
 
 
@@ -41,7 +41,25 @@ def main(rounds: int, peers: str) -> None:
     for at, name, asked in ((0, "p50", "<= 1.5"), (1, "p99", "<= 3")):
         ours, plain = quick["ours"][at] * 1e3, quick["pyzmq"][at] * 1e3
         line(f"small request and reply, {name}", ours, plain, ours / plain, asked)
+    memories()
     print(f"# {load()}")
+
+
+def memories() -> None:
+    """Law 4 by the kernel's figures, and what rounding sizes up would cost."""
+    found = memory.measure()
+    bound = memory.BUDGET + memory.ITEM
+    print(
+        f"| memory, producer 10x faster, {found.waits} waits, {found.lost} lost "
+        f"| {found.peak / memory.MIB:.0f} MiB | {bound / memory.MIB:.0f} MiB "
+        f"| {found.peak / bound:.2f} | <= 1 (budget + one item) |"
+    )
+    for order in ("oldest first", "nearly", "random"):
+        exact, classes = (memory.filled(classes, order) for classes in (False, True))
+        print(
+            f"| segment in use when one finds no room, freed {order}; size classes beside "
+            f"| {exact:.2f} | {classes:.2f} | {exact / classes:.2f} | |"
+        )
 
 
 def wires() -> None:

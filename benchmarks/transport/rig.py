@@ -19,6 +19,7 @@ def side(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The other process, ended with the measurement."""
     child = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.transport.side", *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

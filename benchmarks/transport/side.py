@@ -2,8 +2,9 @@
 
 pool: opens each handle it is sent, and answers. echo: answers each frame with itself. link: answers
 messages of ours with messages of ours. blob NBYTES FRAME [KEYS]: sends NBYTES in frames of FRAME
-bytes for each request, plainly. serve KEYS TRUSTED: our block server; first prints its endpoint and
-a handle.
+bytes for each request, plainly. produce ITEMS NBYTES BUDGET: puts items as fast as there is room,
+and frees a block for each line of standard input. serve KEYS TRUSTED: our block server; first
+prints its endpoint and a handle.
 """
 
 import sys
@@ -76,6 +77,22 @@ def blob(nbytes: str, frame: str, keys: str = "") -> None:
             socket.send(data[start : start + step], copy=False)
 
 
+def produce(items: str, nbytes: str, budget: str) -> None:
+    segment = Segment("producer-0", int(budget))
+    mine: dict[tuple[int, int], Handle] = {}
+    print("up", flush=True)
+    for number in range(int(items)):
+        batch = Batch(1, {"x": Column("uint8", np.full((1, int(nbytes)), number, np.uint8))})
+        while (handle := segment.try_write(batch)) is None:
+            print("full", flush=True)
+            offset, generation = map(int, sys.stdin.readline().split())
+            segment.free(mine.pop((offset, generation)))
+        mine[(handle.offset, handle.generation)] = handle
+        print(msgpack.packb(handle.to_plain()).hex(), flush=True)
+        del batch
+    sys.stdin.read()
+
+
 def serve(nbytes: str, keys: str, trusted: str) -> None:
     segment = Segment("server", 1 << 28)
     values = np.random.default_rng(0).integers(0, 256, (1, int(nbytes)), np.uint8)
@@ -95,6 +112,7 @@ if __name__ == "__main__":
         "echo": echo,
         "link": link,
         "blob": blob,
+        "produce": produce,
         "serve": serve,
     }
     roles[sys.argv[1]](*sys.argv[2:])

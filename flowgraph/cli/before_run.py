@@ -7,8 +7,8 @@ from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan
 
 
-def remarks(plan: Plan, *, exact: bool) -> Iterator[str]:
-    """Warnings and notes, a line each.
+def remarks(plan: Plan, *, exact: bool, spill: int = 0) -> Iterator[str]:
+    """Warnings and notes, a line each. spill: bytes on disk that each worker may take.
 
     Raises ConfigurationError for code that is gone and, under `--exact`, for code that changed.
     """
@@ -23,4 +23,11 @@ def remarks(plan: Plan, *, exact: bool) -> Iterator[str]:
         yield (
             f"note: the plan is for cluster {cluster.name} ({cluster.total_devices} devices on "
             f"{len(cluster.nodes)} nodes); all its workers run on this machine's cores"
+        )
+    if spill:
+        writers = sum(group.replicas for group in plan.groups if group.kind != "engine")
+        yield (
+            f"note: {writers} workers may keep {spill / 1e9:.3g} GB each on disk, "
+            f"{writers * spill / 1e9:.3g} GB in all, of what their pools of "
+            f"{plan.pool_bytes >> 20} MiB have no room for"
         )

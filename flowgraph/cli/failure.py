@@ -28,6 +28,7 @@ def replay_command(request: Request, sample: int, *, exact: bool) -> str:
     words += _each("--set", request.settings)
     words += ["--cluster", request.cluster] if request.cluster else []
     words += _each("--pin", request.pins)
+    words += ["--costs", request.costs] if request.costs else []
     words += ["--exact"] if exact else []
     return shlex.join([*words, "--reference", "--only", str(sample)])
 

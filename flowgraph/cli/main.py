@@ -17,9 +17,12 @@ COMMANDS = {
     "compile": "flowgraph.cli.commands.compile",
     "run": "flowgraph.cli.commands.run",
     "resume": "flowgraph.cli.commands.resume",
+    "status": "flowgraph.cli.commands.status",
     "inspect": "flowgraph.cli.commands.inspect",
+    "diff": "flowgraph.cli.commands.diff",
     "simulate": "flowgraph.cli.commands.simulate",
     "profile": "flowgraph.cli.commands.profile",
+    "ir": "flowgraph.cli.commands.ir",
     "doctor": "flowgraph.cli.commands.doctor",
 }
 """Each command's module, whose `command` is imported when it is first asked for."""

@@ -6,17 +6,28 @@ from typing import Any
 
 import click
 
+from flowgraph.cli.quantities import EXAMPLES, amount
 from flowgraph.ir.errors import ConfigurationError
+
+
+def size(text: str) -> int:
+    """Bytes of memory or disk, as an option's type: `20 GB`, `512MiB`, a bare number of bytes."""
+    try:
+        return int(amount(int(text) if text.isdigit() else text, "B"))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no size such as {EXAMPLES['B']!r}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to load, as it was typed. settings, pins: the texts of `--set` and `--pin`."""
+    """What to load, as it was typed. settings, pins: the texts of `--set` and `--pin`; costs: the
+    file of `--costs`."""
 
     target: str
     settings: Sequence[str] = field(default=())
     cluster: str | None = None
     pins: Sequence[str] = field(default=())
+    costs: str | None = None
 
 
 def graph_options(command: Any) -> Any:
@@ -44,6 +55,16 @@ def graph_options(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+def costs_option(command: Any) -> Any:
+    """`--costs`, of what a graph is planned by."""
+    option = click.option(
+        "--costs",
+        metavar="FILE",
+        help="What `flowgraph profile` measured, in place of estimates.",
+    )
+    return option(command)
 
 
 def read_settings(given: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ def result_object(
         "plan_hash": plan_hash,
         "workers": [dict(worker) for worker in result.workers],
         "samples": result.samples,
+        "quarantined": result.quarantined,
         "updates": result.updates,
         "metrics": result.metrics,
         "eval": _flat(result.evaluations),

@@ -24,6 +24,9 @@ def print_summary(
         console.print(_evaluated(tracker))
     for line in conservation(result.samples):
         console.print(line)
+    if result.quarantined:
+        which = ", ".join(str(aside.sample) for aside in tracker.put_aside)
+        console.print(f"put aside: {result.quarantined} samples" + (f" ({which})" * bool(which)))
 
 
 def _learned(result: RunResult) -> Table:

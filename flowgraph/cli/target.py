@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from flowgraph.cli.costs_file import load_costs
+from flowgraph.cli.error_notes import error_notes
 from flowgraph.cli.options import Request, read_pin_texts, read_settings
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.errors import ConfigurationError, GraphError, PlanError
@@ -57,19 +59,22 @@ def compile_request(
 ) -> Plan:
     """The plan of a graph file on the cluster asked for. graph: what it declares, if loaded.
 
-    costs: what `flowgraph profile` measured, which replaces estimates.
+    costs: what `flowgraph profile` measured, which replaces estimates; the request's file if None.
     """
     from flowgraph.passes import compile_graph
 
+    costs = load_costs(request.costs) if costs is None else costs
     pins = read_pin_texts(request.pins)
     declared = load_declared(request) if graph is None else graph
-    try:
-        cluster = cluster_for(declared, request.cluster)
-        return compile_graph(declared, cluster, pins, costs=costs)
-    except PlanError as error:
-        if request.cluster:
-            error.add_note(f"cluster file: {request.cluster}")
-        raise
+    seen = [declared]
+    with error_notes(lambda: seen[-1], request.cluster):
+        return compile_graph(
+            declared,
+            cluster_for(declared, request.cluster),
+            pins,
+            costs=costs,
+            watch=lambda _, state: seen.append(state.graph),
+        )
 
 
 def load_plan(request: Request) -> Plan:
@@ -84,6 +89,7 @@ def load_plan(request: Request) -> Plan:
         ("--set", request.settings),
         ("--cluster", request.cluster),
         ("--pin", request.pins),
+        ("--costs", request.costs),
     )
     given = [name for name, values in options if values]
     if given:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flowgraph.cli.closed_output import surviving_closed_output
 from flowgraph.cli.session import wall_seconds
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.plan import Plan
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from flowgraph.cli.progress.lines import Lines
     from flowgraph.cli.progress.live import LiveDisplay
     from flowgraph.cli.progress.tracker import Tracker
-    from flowgraph.runtime.progress import Observer, RunResult
+    from flowgraph.runtime.progress import Observer, Progress, RunResult
 
 Execute = Callable[["Observer"], "RunResult"]
 
@@ -44,10 +45,11 @@ def watch(
 
     tracker = Tracker()
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    click.echo(f"run directory: {folder}", err=as_json)
+    with surviving_closed_output():
+        click.echo(f"run directory: {folder}", err=as_json)
     try:
         with _display(plan, tracker, console, as_json=as_json, plain=plain) as display:
-            result = execute(display.observe)
+            result = execute(_unbroken(display.observe))
         found = result_object(
             result, plan_hash=plan_hash(plan), wall_s=wall_seconds(), run_dir=str(folder.absolute())
         )
@@ -57,15 +59,26 @@ def watch(
             _report_failed(folder, error)
         raise
     report = write_report(folder) if tracker.done else None
-    if only is not None:
-        console.print(f"sample {only} went through all stages without a failure")
-    else:
-        name = plan.graph.name
-        print_summary(console, tracker, result, name=name, wall_s=found["wall_s"])
-    if report:
-        console.print(f"report: {report}")
-    if as_json:
-        click.echo(json.dumps({**found, "wall_s": round(wall_seconds(), 3)}))
+    with surviving_closed_output():
+        if only is not None:
+            console.print(f"sample {only} went through all stages without a failure")
+        else:
+            name = plan.graph.name
+            print_summary(console, tracker, result, name=name, wall_s=found["wall_s"])
+        if report:
+            console.print(f"report: {report}")
+        if as_json:
+            click.echo(json.dumps({**found, "wall_s": round(wall_seconds(), 3)}))
+
+
+def _unbroken(observe: "Observer") -> "Observer":
+    """What is shown of a run must not end it."""
+
+    def shown(progress: "Progress") -> None:
+        with surviving_closed_output():
+            observe(progress)
+
+    return shown
 
 
 def _report_failed(folder: Path, error: RunFailed) -> None:

@@ -96,8 +96,15 @@ class Draft:
         return tuple(found.values())
 
     def finish(self, *, root: str | None, settings: Mapping[str, Any]) -> Graph:
-        """The graph as it stands, with paths relative to `root` (by default the common folder)."""
+        """The graph as it stands, with paths relative to the common folder of its files.
+
+        root: the graph file's folder, which a cluster file is named from.
+        """
+        folder = root
         root = _common([*self._bases(), *([root] if root else [])])
+        cluster = self.cluster
+        if cluster and folder:
+            cluster = Path(os.path.relpath(os.path.join(folder, cluster), root)).as_posix()
         return Graph(
             name=self.name,
             modules=tuple(
@@ -113,7 +120,7 @@ class Draft:
             seed=self.seed,
             root=root,
             settings=settings,
-            cluster=self.cluster,
+            cluster=cluster,
             pins=dict(self.pins),
         )
 

@@ -14,7 +14,7 @@ from flowgraph.dsl.location import refuse
 from flowgraph.dsl.models import AgentRef, ModelRef, ModuleRef, add_module
 from flowgraph.dsl.plain import plain
 from flowgraph.dsl.stream import Stream, Train
-from flowgraph.dsl.units import Calls, whole
+from flowgraph.dsl.units import Calls, Spread, whole
 from flowgraph.ir import graph as ir
 
 
@@ -119,6 +119,7 @@ class Graph:
         at_end: Literal["loop", "drop", "short"] = "loop",
         shuffle: bool = False,
         type: Any = None,
+        expect: Mapping[str, float | Spread] | None = None,
         devices: int = 0,
         **params: Any,
     ) -> Stream:
@@ -126,7 +127,8 @@ class Graph:
 
         Task is a dataclass, TypedDict or NamedTuple; its fields are the stream's. A sample's id is
         its position. at_end: start over, leave the last short step out, or take it short. shuffle:
-        a new order each epoch. type: Task, where the function is not annotated.
+        a new order each epoch. type: Task, where the function is not annotated. expect: entries of
+        a sample in each ragged dim, for planning: `{"tokens": 900, "patches": fg.spread(...)}`.
 
         >>> tasks = g.source("tasks", arithmetic, operands=4)
         """
@@ -138,6 +140,7 @@ class Graph:
             at_end=at_end,
             shuffle=shuffle,
             type=type,
+            expect=expect or {},
             devices=devices,
         )
         return Stream(self.draft, made.name)

@@ -69,6 +69,16 @@ def output_type(
     return RecordType(fields=(*key_fields, *own), key=key)
 
 
+def fields_read(annotation: Any, type: RecordType) -> tuple[str, ...] | None:
+    """Fields of the stream that the annotated class is handed, the key left out; None where the
+    annotation does not tell."""
+    record = Record.of(annotation)
+    if record is None:
+        return None
+    names = {declared.field.name for declared in record.fields}
+    return tuple(n for n in type.names if n in names and n not in type.key)
+
+
 def check_input(annotation: Any, stream: str, type: RecordType, *, role: str) -> None:
     """Check that a stream's records can be handed over as the annotated class.
 

@@ -50,6 +50,7 @@ class Stream:
         name: str | None = None,
         batched: bool = False,
         type: Any = None,
+        keeps: Sequence[str] = (),
         devices: int = 0,
         **params: Any,
     ) -> Stream:
@@ -57,6 +58,8 @@ class Stream:
 
         The record arrives as the class that the first parameter is annotated with; Answer is a
         dataclass, TypedDict or NamedTuple, and its fields replace the old ones; the key stays.
+        keeps: old fields that stay too, handed on past the function; a filter that reads no others
+        may then run before it.
         batched: the function takes and returns a dict of columns instead, and `type` is given.
 
         >>> questions.map(tokenize, max_length=32)
@@ -69,6 +72,7 @@ class Stream:
             name=name,
             batched=batched,
             type=type,
+            keeps=keeps,
             devices=devices,
         )
         return Stream(self.draft, made.name)
@@ -80,13 +84,15 @@ class Stream:
         name: str | None = None,
         batched: bool = False,
         expect: float = 1.0,
+        reads: Sequence[str] = (),
         devices: int = 0,
         **params: Any,
     ) -> Stream:
         """Keep the records for which `function(record, **params)` is true.
 
         A step's samples are the first of the source's order that pass: it refills itself.
-        expect: share that is kept, for planning.
+        expect: share that is kept, for planning. reads: the fields that the function is handed, by
+        default those of the class that its first parameter is annotated with; all without either.
 
         >>> questions.filter(short_enough, expect=0.9, tokens=256)
         """
@@ -98,6 +104,7 @@ class Stream:
             name=name,
             batched=batched,
             expect=expect,
+            reads=reads,
             devices=devices,
         )
         return Stream(self.draft, made.name)
@@ -231,6 +238,7 @@ class Stream:
         schedule: Schedule = constant(),  # noqa: B008  # frozen
         clip: float = 1.0,
         updates: int = 1,
+        staleness: int = 0,
         reference: ModuleRef | None = None,
         name: str | None = None,
     ) -> Train:
@@ -239,9 +247,10 @@ class Stream:
         The records have `tokens` and, as long, `loss_mask`. encoders: modules applied upstream
         that are trained too. loss: an algorithm (`fg.grpo()`), or a function
         `(outputs, fields) -> (unnormalised sum, metrics)`. batch: source samples a step. updates:
-        optimizer updates a step. clip: largest gradient norm, 0 for none. reference: the frozen
-        module that the algorithm's `kl` pulls towards; declared with the same model, it is what
-        `module` is before its first update. name: `train-<module>` by default.
+        optimizer updates a step. clip: largest gradient norm, 0 for none. staleness: steps by which
+        the weights that made a sample may lag behind those that learn from it. reference: the
+        frozen module that the algorithm's `kl` pulls towards; declared with the same model, it is
+        what `module` is before its first update. name: `train-<module>` by default.
 
         An algorithm that turns rewards into advantages needs a `group` upstream and gets a stage
         of its own, `<name>.credit`; unless the records have a field `advantage` already.
@@ -264,6 +273,7 @@ class Stream:
             schedule=schedule,
             clip=clip,
             updates=updates,
+            staleness=staleness,
             reference=reference,
             name=name,
         )

@@ -12,6 +12,7 @@ from flowgraph.dsl.location import refuse
 from flowgraph.dsl.models import ModuleRef
 from flowgraph.dsl.optimizers import Optimizer, Schedule
 from flowgraph.dsl.signature import check_parameters
+from flowgraph.dsl.staleness import bounded_staleness
 from flowgraph.dsl.structure import require_tokens
 from flowgraph.dsl.suggest import choices
 from flowgraph.dsl.units import Tokens, real, whole
@@ -34,6 +35,7 @@ def add_train(
     schedule: Schedule,
     clip: float,
     updates: int,
+    staleness: int,
     reference: ModuleRef | None,
     name: str | None,
 ) -> Stage:
@@ -52,6 +54,7 @@ def add_train(
         "clip": real(clip, f"{role}: clip, a gradient norm (0: no clipping)", least=0),
         "needs": algorithm.needs,
         "reference": reference.name if reference else "",
+        **bounded_staleness(draft, stream, staleness, (module, *encoders), algorithm, role),
     }
     _check_batch(draft, attributes, role)
     _check_fields(draft, stream, algorithm, role)

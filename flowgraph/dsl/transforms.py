@@ -1,7 +1,7 @@
 """Stages of the user's code on records: source, map, filter, sink."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +9,18 @@ from flowgraph.dsl.annotations import MISSING, element_of, first_annotation, ret
 from flowgraph.dsl.draft import Draft
 from flowgraph.dsl.functions import AnyFunction, origin, refer
 from flowgraph.dsl.location import refuse
+from flowgraph.dsl.passing import kept_fields, read_fields
 from flowgraph.dsl.records import check_input, output_type, source_type
 from flowgraph.dsl.signature import check_parameters
-from flowgraph.dsl.units import one_of, real, whole
+from flowgraph.dsl.units import expected_lengths, one_of, real, whole
 from flowgraph.ir.graph import FunctionRef, Stage, Stream
 from flowgraph.ir.types import RecordType
 
-_OWN = ("name", "batched", "type", "devices", "expect")
+_OWN = ("name", "batched", "type", "devices", "expect", "keeps", "reads")
+_OF_SOURCES = (
+    *("at_end", "shuffle", "type", "expect", "devices"),
+    *("of", "every", "samples", "at_start"),  # of evaluations, which have sources too
+)
 _AT_END = ("loop", "drop", "short")
 
 
@@ -28,6 +33,7 @@ def add_source(
     at_end: str,
     shuffle: bool,
     type: Any,
+    expect: Mapping[str, Any],
     devices: int,
 ) -> Stream:
     """Record a source; its stream has the stage's name."""
@@ -41,6 +47,7 @@ def add_source(
         attributes={
             "at_end": one_of(at_end, f"{role}: at_end", _AT_END),
             "shuffle": bool(shuffle),
+            **expected_lengths(expect, record, role),
         },
         function=reference,
         devices=whole(devices, f"{role}: devices", least=0),
@@ -54,8 +61,7 @@ def read_source(
 ) -> tuple[FunctionRef, RecordType]:
     """A source's function by name, and the type of its records."""
     reference = refer(function, params, role=role)
-    reserved = ("at_end", "shuffle", "type", "devices", "of", "every", "samples", "at_start")
-    check_parameters(function, params, role=role, reserved=reserved)
+    check_parameters(function, params, role=role, reserved=_OF_SOURCES)
     if isinstance(type, RecordType):
         return reference, type
     element = type
@@ -74,9 +80,10 @@ def add_map(
     name: str | None,
     batched: bool,
     type: Any,
+    keeps: Sequence[str],
     devices: int,
 ) -> Stream:
-    """Record a map, whose records replace all fields but the key."""
+    """Record a map, whose records replace all fields but the key and what it keeps."""
     stage = _record_stage(draft, "map", stream, function, params, name, batched, devices)
     role = f"map '{stage.name}'"
     read = draft.streams[stream].type
@@ -88,6 +95,10 @@ def add_map(
         keys = tuple(field for field in read.fields if field.name in read.key)
         hint = "type=Answer at the stage" if batched else "-> Answer at the function"
         made = output_type(element, read.key, keys, role=role, hint=f"{hint}, Answer a dataclass")
+    if keeps:
+        made = kept_fields(keeps, made, stream, read, role=role)
+        kept = tuple(name for name in made.names if name in keeps and name not in made.key)
+        stage = replace(stage, attributes={**stage.attributes, "keeps": kept})
     draft.add(stage, made)
     return draft.streams[stage.name]
 
@@ -101,14 +112,19 @@ def add_filter(
     name: str | None,
     batched: bool,
     expect: float,
+    reads: Sequence[str],
     devices: int,
 ) -> Stream:
     """Record a filter; what passes keeps its type."""
     stage = _record_stage(draft, "filter", stream, function, params, name, batched, devices)
-    _check_early(draft, stream, f"filter '{stage.name}'")
-    share = real(expect, f"filter '{stage.name}': expect, a share", above=0, most=1)
-    stage = replace(stage, attributes={**stage.attributes, "expect": share})
-    draft.add(stage, draft.streams[stream].type)
+    role = f"filter '{stage.name}'"
+    _check_early(draft, stream, role)
+    type = draft.streams[stream].type
+    share = real(expect, f"{role}: expect, a share", above=0, most=1)
+    annotation = MISSING if batched else first_annotation(function, role)
+    handed = read_fields(reads, annotation, stream, type, role=role)
+    more = {"expect": share, **({"reads": handed} if handed else {})}
+    draft.add(replace(stage, attributes={**stage.attributes, **more}), type)
     return draft.streams[stage.name]
 
 

@@ -1,10 +1,13 @@
 """Quantities with their unit in the name, and what a graph expects of an agent."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flowgraph.dsl.location import refuse
+from flowgraph.dsl.suggest import choices
+from flowgraph.ir.types import RecordType
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,24 @@ class Calls:
         """As plain data: {calls, prompt, response}, spreads as {mean, p95}."""
         given = {"calls": self.mean, "prompt": self.prompt, "response": self.response}
         return {name: _datum(value) for name, value in given.items() if value is not None}
+
+
+def expected_lengths(expect: Mapping[str, Any], type: RecordType, role: str) -> dict[str, Any]:
+    """`{"expect": ...}` of a source as plain data, or nothing where nothing is expected.
+
+    Raises GraphError at the user's line for a dim that its records do not have, and for no length.
+    """
+    dims = tuple(dict.fromkeys(dim for field in type.fields for dim in field.ragged))
+    for dim, value in expect.items():
+        if dim not in dims:
+            raise refuse(
+                f"{role}: expect: no field has a ragged dim '{dim}'",
+                hint=choices(dim, dims, what="ragged dim"),
+            )
+        if not isinstance(value, Spread):
+            real(value, f"{role}: expect: {dim} a sample", above=0)
+    found = {dim: _datum(value) for dim, value in expect.items()}
+    return {"expect": found} if found else {}
 
 
 def whole(value: Any, what: str, *, least: int) -> int:

@@ -1,6 +1,5 @@
 """An agent's engine timed alone: prefill by tokens, decoding by steps and by rows."""
 
-import time
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from flowgraph.ir.graph import Agent
 from flowgraph.ir.plan import Plan
 from flowgraph.profile.samples import Line
+from flowgraph.profile.watching import now
 from flowgraph.runtime.engine.interface import Call, Sampling
 from flowgraph.runtime.policy.step_time import RESPONSE_TOKENS, expected
 from flowgraph.runtime.randomness import key
@@ -52,8 +52,8 @@ def _drained(engine: Any, rows: int, prompt: int, tokens: int, vocabulary: int) 
         )
         for i in range(rows)
     ]
-    began = time.perf_counter()
+    began = now()
     engine.submit(calls)
     while engine.pending:
         engine.advance()
-    return time.perf_counter() - began
+    return now() - began

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.graph import Stage
 from flowgraph.ir.plan import Plan
 from flowgraph.profile.engines import time_engine
-from flowgraph.profile.meta import count_parameters
+from flowgraph.profile.meta import count_models
 from flowgraph.profile.samples import measured
 from flowgraph.profile.watching import Watched
 from flowgraph.runtime.options import RunOptions
@@ -21,10 +22,18 @@ WARM_UP = 1
 def profile(plan: Plan, folder: Path, *, steps: int = 3) -> dict[str, Any]:
     """Plain data as `compile_graph(costs=...)` takes it, measured by running `steps` steps.
 
-    plan: compiled for the machine this runs on; its first kind of device is what times hold for.
+    plan: compiled for the machine this runs on; times hold for the kind of device its models use.
     folder: for the run directory, which must not exist. One thread, as a worker has. Raises what
-    the user's functions raise, as StageFailed.
+    the user's functions raise, as StageFailed, and ConfigurationError for a plan whose models are
+    on accelerators, which workers do not use yet.
     """
+    kind = _kind(plan)
+    if plan.cluster.kind(kind).kind != "cpu":
+        raise ConfigurationError(
+            f"cluster {plan.cluster.name!r} has its models on {kind!r}, and what is run here is "
+            "run on cores: their times would be taken for another device's",
+            hint="profile without --cluster: calls, lengths and shares hold anywhere",
+        )
     options = RunOptions(run_dir=str(folder), steps=WARM_UP + steps)
     directory = RunDirectory.create(options, plan)
     prepare_torch(False)
@@ -36,7 +45,14 @@ def profile(plan: Plan, folder: Path, *, steps: int = 3) -> dict[str, Any]:
                 break
     finally:
         directory.close()
-    return {"device": plan.cluster.kinds[0].name, "values": _values(plan, watched)}
+    return {"device": kind, "values": _values(plan, watched)}
+
+
+def _kind(plan: Plan) -> str:
+    """The kind of device that models are placed on."""
+    nodes = {node.name: node.device for node in plan.cluster.nodes}
+    placed = [nodes[g.places[0].node] for g in plan.groups if g.kind != "stage" and g.places]
+    return placed[0] if placed else plan.cluster.kinds[0].name
 
 
 def _values(plan: Plan, watched: Watched) -> dict[str, dict[str, float]]:
@@ -60,7 +76,7 @@ def _values(plan: Plan, watched: Watched) -> dict[str, dict[str, float]]:
     for name, samples in watched.items.items():
         values |= measured([(f"{name}.expect", samples)])
     values |= _counted(plan, watched)
-    return values | count_parameters(graph)
+    return values | count_models(graph)
 
 
 def _counted(plan: Plan, watched: Watched) -> dict[str, dict[str, float]]:

@@ -38,7 +38,8 @@ class Line:
     def measures(self) -> dict[str, dict[str, float]]:
         """By name, least squares of the relative error, with the residuals' spread.
 
-        Terms that come out below 0 are left out and the rest is fitted again.
+        Terms that come out below 0 are 0, so that no estimate takes their place, and the rest is
+        fitted again. Empty when nothing is left.
         """
         import numpy as np
 
@@ -56,9 +57,10 @@ class Line:
             return {}
         residuals = table[:, left] @ found - 1.0
         spread = float(np.sqrt(np.mean(residuals**2)))
+        values = {self.names[i]: float(value) for i, value in zip(left, found, strict=True)}
         return {
-            self.names[i]: {"value": float(value), "spread": spread, "count": len(weight)}
-            for i, value in zip(left, found, strict=True)
+            name: {"value": values.get(name, 0.0), "spread": spread, "count": len(weight)}
+            for name in self.names
         }
 
 

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from flowgraph.ir.index import agent_of
+from flowgraph.ir.index import agent_of, index
 from flowgraph.ir.plan import Plan, Task
+from flowgraph.passes.infer_rates import inferred
 from flowgraph.profile.samples import Line, Samples
 from flowgraph.runtime.engine.interface import Call, Completion
 from flowgraph.runtime.item import Item
@@ -23,6 +25,13 @@ from flowgraph.runtime.reference.executor import Reference
 from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.stages.calls import CallPort
 from flowgraph.runtime.stages.host import HostResult
+
+
+def now() -> float:
+    """Seconds of a clock, once the accelerator has done all it was given: launches return early."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter()
 
 
 class WatchedRank:
@@ -42,15 +51,15 @@ class WatchedRank:
         return self._timed("apply", task, item, lambda: self._rank.apply(task, item))
 
     def backward(self, task: str, item_id: int, units: Sequence[int], gradients: Any) -> None:
-        began = time.perf_counter()
+        began = now()
         self._rank.backward(task, item_id, units, gradients)
-        self._watch.behind(task, item_id, time.perf_counter() - began)
+        self._watch.behind(task, item_id, now() - began)
 
     def _timed(self, what: str, task: str, item: Item, work: Any) -> Any:
-        began = time.perf_counter()
+        began = now()
         result = work()
         if item.variant == 0 and self._watch.counting:
-            self._watch.worked(what, task, item, time.perf_counter() - began)
+            self._watch.worked(what, task, item, now() - began)
         return result
 
 
@@ -81,6 +90,7 @@ class Watched(Reference):
         self.prompts = {agent.name: Samples() for agent in plan.graph.agents}
         self.responses = {agent.name: Samples() for agent in plan.graph.agents}
         self.items = {stage.name: Samples() for stage in plan.graph.by_op("unnest")}
+        self._lengths = inferred(index(plan.graph)).tokens
         self._port = HeardPort(self._loop, self)
         self._agents: dict[int, str] = {}
         self._applied: dict[int, tuple[str, float, float]] = {}
@@ -114,9 +124,9 @@ class Watched(Reference):
         return results
 
     def _advance(self) -> list[Completion]:
-        began = time.perf_counter()
+        began = now()
         done = super()._advance()
-        self._engine_seconds += time.perf_counter() - began
+        self._engine_seconds += now() - began
         if self.counting:
             for completion in done:
                 self.responses[self._agents[completion.id]].add(len(completion.tokens))
@@ -131,7 +141,7 @@ class Watched(Reference):
     def worked(self, what: str, task: str, item: Item, seconds: float) -> None:
         """A rank trained an item, or ran its forward, whose backward may follow."""
         module = self.topology.module_of(self.plan.task(task)).name
-        amount = _tokens(self.plan.task(task), item)
+        amount = self._tokens(self.plan.task(task), item)
         if what == "train" or self.topology.gradient_source(self.plan.task(task)) is None:
             self.gangs[module].add(seconds, amount, 1.0)
         else:
@@ -142,6 +152,15 @@ class Watched(Reference):
         if (found := self._applied.pop(item_id, None)) is not None:
             module, forward, amount = found
             self.gangs[module].add(forward + seconds, amount, 1.0)
+
+    def _tokens(self, task: Task, item: Item) -> float:
+        """What the passes count by: tokens, or for records without what they take one for."""
+        stream = task.inputs[0]
+        a_record = self._lengths.get(stream) or float(SAMPLE_TOKENS)
+        return sum(
+            len(batch["tokens"].values) if "tokens" in batch.columns else batch.rows * a_record
+            for batch in item.inputs[stream]
+        )
 
     def _data(self, task: Task, item: Item, result: HostResult) -> None:
         """Calls a trajectory and items a sample, from the rows that were made."""
@@ -176,13 +195,3 @@ def _whose(plan: Plan, stream: str) -> str:
         if stage.op not in ("map", "group") or not stage.inputs:
             return ""
         stream = stage.inputs[0]
-
-
-def _tokens(task: Task, item: Item) -> float:
-    """What the passes count by: tokens, or as many a record where there are none."""
-    total = 0.0
-    for batch in item.inputs[task.inputs[0]]:
-        total += (
-            len(batch["tokens"].values) if "tokens" in batch.columns else batch.rows * SAMPLE_TOKENS
-        )
-    return total

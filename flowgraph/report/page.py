@@ -13,6 +13,9 @@ from flowgraph.report.figures import evaluation_charts, figure_charts, machine_c
 from flowgraph.report.headline import duration, headline, number
 from flowgraph.report.history import History
 from flowgraph.report.run_story import RunStory
+from flowgraph.report.run_timeline import run_timeline
+from flowgraph.report.timeline import timeline_svg
+from flowgraph.report.troubles import troubles
 from flowgraph.runtime.progress import first_and_last
 
 STYLE = Path(__file__).with_name("style.css")
@@ -32,10 +35,11 @@ def page(plan: Plan, run: RunStory, *, began: float) -> str:
         _tiles(ends, run.history),
         _section("Learning", _charts(main) + _folded("How the training went", _charts(technical))),
         _section("Evaluations", _charts(evaluation_charts(run.history))),
-        _section("Workers and time", _busy(run.history) + _charts(machine)),
+        _section("Workers and time", _busy(run.history) + _charts(machine) + _last(plan, run)),
         _section("The graph", f'<div class="card scroll">{draw_graph(plan.graph)}</div>'),
         _section("First and last tenth of the steps", _ends_table(ends)),
         _section("What became of the samples", _samples(run.result)),
+        _section("What went wrong", troubles(run.journal, _words)),
         _section("The plan", _folded("Who runs what where, and why", _text(explain(plan)))),
     ]
     return (
@@ -135,6 +139,15 @@ def _busy(history: History) -> str:
     )
 
 
+def _last(plan: Plan, run: RunStory) -> str:
+    """The last moments of the run, a lane a worker."""
+    timeline = run_timeline(plan, run.path)
+    if not timeline.spans:
+        return ""
+    drawn = timeline_svg(timeline, start=min(span.start for span in timeline.spans))
+    return _folded("What each worker did in the last moments", f'<div class="scroll">{drawn}</div>')
+
+
 def _ends_table(ends: Ends) -> str:
     rows = [
         (scope, name, *(number(both[end]) if end in both else "" for end in ("first", "last")))
@@ -151,6 +164,10 @@ def _samples(result: Mapping[str, Any]) -> str:
         for stream, counts in result.get("samples", {}).items()
     ]
     return _table(("stream / consumer", "admitted", "consumed", "dropped", "in flight"), rows)
+
+
+def _words(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return _table(head, rows, right=len(head))
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], *, right: int = 1) -> str:

@@ -1,7 +1,7 @@
 """What a run directory tells about its run: how it ended, and its last figures."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,17 @@ from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan
 from flowgraph.report.headline import duration, main_figures, number
 from flowgraph.report.history import History, read_history
+from flowgraph.report.troubles import told_troubles
+from flowgraph.runtime.journal_reader import FILE as JOURNAL
+from flowgraph.runtime.journal_reader import Story, read_story
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStory:
     """state: `finished`, `failed`, `interrupted`, or `running` (or killed before it could tell).
 
-    error: why it failed, or "". result: the object of `--json`, or empty.
+    error: why it failed, or "". result: the object of `--json`, or empty. journal: restarts,
+    samples put aside, and what was left out.
     """
 
     path: Path
@@ -23,6 +27,7 @@ class RunStory:
     error: str
     result: dict[str, Any]
     history: History
+    journal: Story
 
     def plain(self, plan: Plan) -> dict[str, Any]:
         """The story as the object that `inspect --json` prints."""
@@ -38,6 +43,9 @@ class RunStory:
             "steps": len(self.history.steps),
             "last_step": last.metrics if last else {},
             "eval": {e.name: e.figures for e in self.history.evaluations},
+            "restarts": [{"what": what, "cause": cause} for what, cause in self.journal.restarts],
+            "quarantined": [asdict(one) for one in self.journal.quarantined],
+            "drops": dict(self.journal.drops),
             "result": self.result,
         }
 
@@ -61,6 +69,7 @@ class RunStory:
                 f"evaluation {evaluation.name} after step {evaluation.step}: "
                 f"{_figures(main_figures(evaluation.figures))}"
             )
+        lines += told_troubles(self.journal)
         report = self.path / "report.html"
         if report.is_file():
             lines.append(f"report: {report}")
@@ -76,6 +85,8 @@ def read_run(folder: Path) -> RunStory:
         error=str(outcome.get("error", "")),
         result=_json(folder / "result.json"),
         history=read_history(folder / "metrics.jsonl"),
+        # A run that was killed in its first moments has no journal yet.
+        journal=read_story(folder) if (folder / JOURNAL).is_file() else Story(),
     )
 
 

@@ -1,10 +1,13 @@
 """Legality of a cluster, whether it came from a file or stands in a plan."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.errors import ConfigurationError
-from flowgraph.ir.verify.faults import nearest
+from flowgraph.ir.verify.faults import nearest, repeated
+
+ClusterFaults = Iterator[ConfigurationError]
+ClusterRule = Callable[[Cluster], ClusterFaults]
 
 
 def verify_cluster(cluster: Cluster) -> None:
@@ -13,40 +16,85 @@ def verify_cluster(cluster: Cluster) -> None:
         raise fault
 
 
-def cluster_faults(cluster: Cluster) -> Iterator[ConfigurationError]:
-    """Names are unique, nodes have declared kinds of devices, counts and rates make sense."""
+def cluster_faults(cluster: Cluster) -> ClusterFaults:
+    """All faults, in the order of the rules."""
+    for rule in CLUSTER_RULES:
+        yield from rule(cluster)
+
+
+def there_is_a_node(cluster: Cluster) -> ClusterFaults:
+    """A cluster has a node."""
     if not cluster.nodes:
-        yield _fault("cluster", cluster.name, "a node", "none")
+        yield _fault("cluster", cluster.name, "a node", "none", "one node at least")
+
+
+def cluster_names_are_unique(cluster: Cluster) -> ClusterFaults:
+    """Nodes and kinds of devices have names of their own."""
+    parts = (
+        ("kind", [kind.name for kind in cluster.kinds]),
+        ("node", [node.name for node in cluster.nodes]),
+    )
+    for kind, names in parts:
+        for name in repeated(names):
+            yield _fault(kind, name, "a name of its own", "it twice", f"one {name!r}")
+
+
+def kinds_are_declared(cluster: Cluster) -> ClusterFaults:
+    """Nodes have devices of declared kinds."""
     kinds = [kind.name for kind in cluster.kinds]
-    for kind, names in (("kind", kinds), ("node", [node.name for node in cluster.nodes])):
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            yield _fault(kind, name, "a name of its own", "it twice")
     for node in cluster.nodes:
         if node.device not in kinds:
-            hint = nearest(node.device, kinds)
-            yield _fault("node", node.name, "a declared kind of device", repr(node.device), hint)
-        yield from _bounded(node.name, "node", {"devices": node.devices, "cores": node.cores}, 1)
-        yield from _bounded(node.name, "node", {"memory_bytes": node.memory_bytes}, 0)
-    for device in cluster.kinds:
-        yield from _bounded(device.name, "kind", {"slots": device.slots}, 1)
-        rates = {"memory_bytes": device.memory_bytes, "bandwidth": device.bandwidth}
-        yield from _bounded(device.name, "kind", rates, 0)
-        for dtype, flops in device.flops:
+            hint, got = nearest(node.device, kinds), repr(node.device)
+            yield _fault("node", node.name, "a declared kind of device", got, hint, "device")
+
+
+def nodes_are_counted(cluster: Cluster) -> ClusterFaults:
+    """A node has a device and a core or more, and memory that is no less than 0 bytes."""
+    for node in cluster.nodes:
+        values = {"devices": node.devices, "cores": node.cores}
+        yield from _at_least(1, "node", node.name, values)
+        yield from _at_least(0, "node", node.name, {"memory_bytes": node.memory_bytes})
+
+
+def devices_are_described(cluster: Cluster) -> ClusterFaults:
+    """A device has a slot or more; memory and bandwidth are no less than 0."""
+    for kind in cluster.kinds:
+        rates = {"memory_bytes": kind.memory_bytes, "bandwidth": kind.bandwidth}
+        yield from _at_least(1, "kind", kind.name, {"slots": kind.slots})
+        yield from _at_least(0, "kind", kind.name, rates)
+
+
+def speeds_are_positive(cluster: Cluster) -> ClusterFaults:
+    """A device computes something a second in each dtype that it is described for."""
+    for kind in cluster.kinds:
+        for dtype, flops in kind.flops:
             if not flops > 0:
-                yield _fault("kind", device.name, f"flops of {dtype} > 0", str(flops))
+                expects, hint = f"flops of {dtype} > 0", f"leave {dtype} out"
+                yield _fault("kind", kind.name, expects, str(flops), hint, dtype)
 
 
-def _bounded(
-    name: str, kind: str, values: dict[str, float], least: int
-) -> Iterator[ConfigurationError]:
+CLUSTER_RULES: tuple[ClusterRule, ...] = (
+    there_is_a_node,
+    cluster_names_are_unique,
+    kinds_are_declared,
+    nodes_are_counted,
+    devices_are_described,
+    speeds_are_positive,
+)
+
+
+def _at_least(least: int, kind: str, name: str, values: Mapping[str, float]) -> ClusterFaults:
     for what, value in values.items():
         if not value >= least:
-            yield _fault(kind, name, f"{what} >= {least}", str(value))
+            yield _fault(kind, name, f"{what} >= {least}", str(value), f"{what}={least}", what)
 
 
 def _fault(
-    kind: str, name: str, expects: str, got: str, hint: str | None = None
+    kind: str, name: str, expects: str, got: str, hint: str | None, term: str = ""
 ) -> ConfigurationError:
     return ConfigurationError(
-        f"{kind} {name!r}: expects {expects}, got {got}", hint=hint, node=f'{kind} "{name}"'
+        f"{kind} {name!r}: expects {expects}, got {got}",
+        hint=hint,
+        node=f'{kind} "{name}"',
+        term=term,
     )

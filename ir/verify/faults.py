@@ -1,6 +1,7 @@
 """How a broken rule is told: the thing, what it expects, what it got, and what to change."""
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from flowgraph.ir.errors import GraphError
@@ -43,3 +44,8 @@ def nearest(name: str, among: Iterable[str]) -> str | None:
     others = [repr(other) for other in names if other != near]
     shown = ", ".join(others[:7]) + (", ..." if len(others) > 7 else "")
     return f"{near!r}" + (f" (there is also {shown})" if others else " (there is no other)")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that come more than once, each once, in the order of their first."""
+    return [name for name, count in Counter(names).items() if count > 1]

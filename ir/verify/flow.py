@@ -6,14 +6,24 @@ from flowgraph.ir.errors import GraphError
 from flowgraph.ir.graph import Graph
 from flowgraph.ir.index import Index, index
 from flowgraph.ir.ops import OPS
-from flowgraph.ir.verify.faults import StageRule
-from flowgraph.ir.verify.names import GRAPH_RULES
-from flowgraph.ir.verify.records import RECORD_RULES, type_is_legal
+from flowgraph.ir.verify.declared import DECLARED_RULES
+from flowgraph.ir.verify.faults import GraphRule, StageRule
+from flowgraph.ir.verify.joins import JOIN_RULES
+from flowgraph.ir.verify.names import NAME_RULES
+from flowgraph.ir.verify.records import RECORD_RULES
+from flowgraph.ir.verify.rows import ROW_RULES
 from flowgraph.ir.verify.schema import SCHEMA_RULES
 from flowgraph.ir.verify.training import STEP_RULES, TRAINING_RULES
+from flowgraph.ir.verify.types import TYPE_RULES
+
+GRAPH_RULES: tuple[GraphRule, ...] = (*NAME_RULES, *DECLARED_RULES)
+"""Rules of the graph's shape and of what it declares, in this order."""
+
+TABLES = (RECORD_RULES, ROW_RULES, JOIN_RULES, TRAINING_RULES)
+"""A stage obeys those of the first table before those of the second."""
 
 RULES: Mapping[str, tuple[StageRule, ...]] = {
-    op: (*RECORD_RULES.get(op, ()), *TRAINING_RULES.get(op, ())) for op in OPS
+    op: tuple(rule for table in TABLES for rule in table.get(op, ())) for op in OPS
 }
 """By operation, the rules beside those that `OPS` implies for all of them."""
 
@@ -57,7 +67,8 @@ def _edges(at: Index) -> Iterator[GraphError]:
 
 def _types(at: Index) -> Iterator[GraphError]:
     for stream in at.graph.streams:
-        yield from type_is_legal(stream)
+        for rule in TYPE_RULES:
+            yield from rule(stream)
 
 
 def _operations(at: Index) -> Iterator[GraphError]:

@@ -1,13 +1,10 @@
-"""Rules of the whole graph: names, edges, and the order in which data flows."""
+"""Rules of the graph's shape: names, edges, and the order in which data flows."""
 
-import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from flowgraph.ir.errors import GraphError
-from flowgraph.ir.index import Index, attribute, flow_order
-from flowgraph.ir.verify.faults import Declared, Faults, GraphRule, fault, nearest, told
+from flowgraph.ir.index import Index, flow_order
+from flowgraph.ir.verify.faults import Declared, Faults, GraphRule, fault, nearest, repeated, told
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 KINDS = ("data", "gradient", "weights")
@@ -29,6 +26,7 @@ def names_are_legal(at: Index) -> Faults:
                 thing,
                 "a name of letters, digits, '.', '-' and '_', a letter first",
                 repr(thing.name),
+                repr(re.sub(r"[^A-Za-z0-9_.-]+", "-", thing.name).lstrip("-.0123456789") or "a"),
             )
 
 
@@ -43,27 +41,83 @@ def names_are_unique(at: Index) -> Faults:
             )
 
 
+def outputs_are_declared(at: Index) -> Faults:
+    """What a stage makes is declared as a stream."""
+    for stage in at.graph.stages:
+        for output in stage.outputs:
+            if output not in at.streams:
+                yield fault(
+                    stage,
+                    f"stream {output!r} to be declared",
+                    "no such stream",
+                    nearest(output, at.streams),
+                    term=output,
+                )
+
+
+def outputs_are_listed_once(at: Index) -> Faults:
+    """A stage makes each of its outputs once."""
+    for stage in at.graph.stages:
+        for output in repeated(stage.outputs):
+            yield fault(
+                stage, f"output {output!r} once", "it twice", f"one {output!r}", term=output
+            )
+
+
 def streams_are_made_once(at: Index) -> Faults:
-    """A stream is among the outputs of one stage, the one that it names as its producer."""
+    """A stream is among the outputs of one stage."""
     makers: dict[str, str] = {}
     for stage in at.graph.stages:
         for output in stage.outputs:
             other = makers.setdefault(output, stage.name)
             if other != stage.name:
-                yield fault(stage, f"stream {output!r} to be made once", f"{other!r} making it too")
-            elif stage.outputs.count(output) > 1:
-                yield fault(stage, f"output {output!r} once", "it twice")
-            elif output not in at.streams:
-                yield fault(stage, f"stream {output!r} to be declared", "no such stream")
+                yield fault(
+                    stage,
+                    f"stream {output!r} to be made once",
+                    f"{other!r} making it too",
+                    "a name of its own for the output of one of them",
+                    term=output,
+                )
+
+
+def kinds_of_streams_are_known(at: Index) -> Faults:
+    """A stream holds data, gradients or weights."""
     for stream in at.graph.streams:
         if stream.kind not in KINDS:
-            yield fault(stream, f"a kind of {', '.join(KINDS)}", repr(stream.kind), term="kind")
-        elif stream.producer not in at.stages:
-            hint = nearest(stream.producer, at.stages)
-            yield fault(stream, "a producer", f"{stream.producer!r}, which is no stage", hint)
-        elif stream.kind == "data" and makers.get(stream.name) != stream.producer:
             yield fault(
-                stream, f"to be an output of its producer {stream.producer!r}", "no such output"
+                stream,
+                f"a kind of {', '.join(KINDS)}",
+                repr(stream.kind),
+                nearest(stream.kind, KINDS),
+                term="kind",
+            )
+
+
+def producers_exist(at: Index) -> Faults:
+    """A stream names the stage that makes it."""
+    for stream in at.graph.streams:
+        if stream.producer not in at.stages:
+            yield fault(
+                stream,
+                "a producer",
+                f"{stream.producer!r}, which is no stage",
+                nearest(stream.producer, at.stages),
+                term="producer",
+            )
+
+
+def producers_make_their_streams(at: Index) -> Faults:
+    """A data stream is among the outputs of the stage that it names as its producer."""
+    makers = {name: stage.name for stage in at.graph.stages for name in stage.outputs}
+    for stream in at.graph.streams:
+        maker = makers.get(stream.name)
+        if stream.kind == "data" and maker != stream.producer:
+            yield fault(
+                stream,
+                f"to be an output of its producer {stream.producer!r}",
+                "no such output",
+                f"producer={maker!r}, which makes it" if maker else f"{stream.name!r} there",
+                term="producer",
             )
 
 
@@ -125,119 +179,17 @@ def streams_are_read(at: Index) -> Faults:
             )
 
 
-def modules_start_as_modules(at: Index) -> Faults:
-    """A module starts with its own initial weights, or with those of one made in the same way."""
-    for module in at.graph.modules:
-        if not module.starts_as:
-            continue
-        other = at.modules.get(module.starts_as)
-        if other is None:
-            hint = nearest(module.starts_as, at.modules)
-            yield fault(module, "to start as a declared module", repr(module.starts_as), hint)
-        elif other.starts_as or (other.factory, other.dtype) != (module.factory, module.dtype):
-            yield fault(
-                module,
-                f"the factory, parameters and dtype of {other.name!r}, as which it starts",
-                "others",
-                term="starts_as",
-            )
-
-
-def agents_are_legal(at: Index) -> Faults:
-    """An agent's module exists, and agents come after one another in some order."""
-    for agent in at.graph.agents:
-        if agent.module not in at.modules:
-            hint = nearest(agent.module, at.modules)
-            yield fault(agent, "a declared module", repr(agent.module), hint, term=agent.module)
-        for other in agent.after:
-            if other not in at.agents:
-                hint = nearest(other, at.agents)
-                yield fault(agent, "to come after declared agents", repr(other), hint, term=other)
-    yield from _agents_in_circle(at)
-
-
-SIZES = (
-    "parameters",
-    "layers",
-    "width",
-    "heads",
-    "kv_heads",
-    "head_width",
-    "hidden",
-    "vocab",
-    "max_length",
-)
-"""What the cost model reads of a module's description: whole numbers, or null when unknown."""
-
-
-def descriptions_are_numbers(at: Index) -> Faults:
-    """A module is described by whole numbers above 0; what is not known is left out or null."""
-    for module in at.graph.modules:
-        for name in SIZES:
-            value = module.description.get(name)
-            if value is not None and (type(value) is not int or value < 1):
-                yield fault(module, f"{name} >= 1 or null", repr(value), term=name)
-
-
-def expectations_are_numbers(at: Index) -> Faults:
-    """What is expected of agents, filters and unnests is a number above 0 or has such a mean."""
-    for agent in at.graph.agents:
-        for name, value in agent.expect.items():
-            mean = value.get("mean") if isinstance(value, Mapping) else value
-            if not _is_positive(mean):
-                yield fault(agent, f"{name} to be a number above 0", repr(value), term=name)
-        length = agent.sampling.get("max_length")
-        if length is not None and (type(length) is not int or length < 1):
-            yield fault(agent, "max_length >= 1", repr(length), term="max_length")
-    for stage in at.graph.stages:
-        if stage.op in ("filter", "unnest") and not _is_positive(attribute(stage, "expect")):
-            got = repr(attribute(stage, "expect"))
-            yield fault(stage, "expect to be a number above 0", got, term="expect")
-
-
-def _is_positive(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value < math.inf
-
-
-def _agents_in_circle(at: Index) -> Faults:
-    waiting = {name: set(agent.after) & set(at.agents) for name, agent in at.agents.items()}
-    while free := [name for name, after in waiting.items() if not after]:
-        for name in free:
-            del waiting[name]
-        for after in waiting.values():
-            after.difference_update(free)
-    if waiting:
-        names = [agent.name for agent in at.graph.agents if agent.name in waiting]
-        yield told(
-            at.agents[names[0]],
-            f"`after` goes in a circle among {', '.join(map(repr, names))}",
-            "leave out the `after` of the agent that may come first",
-        )
-
-
-def graph_has_a_trainer(at: Index) -> Faults:
-    """There is a train stage, whose steps are the run's, and at least one step."""
-    if not at.graph.by_op("train"):
-        yield GraphError(
-            f"graph {at.graph.name!r}: expects a train stage, got none",
-            hint=".train(module, loss=..., batch=...) on the stream to learn from",
-        )
-    if at.graph.steps < 1:
-        yield GraphError(f"graph {at.graph.name!r}: expects steps >= 1, got {at.graph.steps}")
-
-
-GRAPH_RULES: tuple[GraphRule, ...] = (
+NAME_RULES: tuple[GraphRule, ...] = (
     names_are_legal,
     names_are_unique,
+    outputs_are_declared,
+    outputs_are_listed_once,
     streams_are_made_once,
+    kinds_of_streams_are_known,
+    producers_exist,
+    producers_make_their_streams,
     inputs_exist,
     there_is_no_cycle,
     streams_are_read,
-    modules_start_as_modules,
-    agents_are_legal,
-    descriptions_are_numbers,
-    expectations_are_numbers,
-    graph_has_a_trainer,
 )
 """In this order: a rule may rest on those before it."""

@@ -1,8 +1,12 @@
 """Rules about record types: which fields a stage reads, and what it makes of them."""
 
-from flowgraph.ir.graph import Stage, Stream
-from flowgraph.ir.index import Index, agent_of, attribute
-from flowgraph.ir.types import AGENT_ROW, DTYPES, Field, Ragged, RecordType
+import difflib
+import math
+from collections.abc import Mapping
+
+from flowgraph.ir.graph import Stage
+from flowgraph.ir.index import Index, attribute
+from flowgraph.ir.types import RecordType
 from flowgraph.ir.verify.faults import Faults, StageRule, fault, nearest
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -13,6 +17,11 @@ def read_type(at: Index, stage: Stage) -> RecordType:
     return at.streams[stage.inputs[0]].type
 
 
+def named(names: tuple[str, ...]) -> str:
+    """Names as a message shows a key."""
+    return f"({', '.join(names)})"
+
+
 def missing_field(stage: Stage, record: RecordType, name: str, what: str) -> Faults:
     """A fault unless the record has the field."""
     if record.field(name) is None:
@@ -20,40 +29,16 @@ def missing_field(stage: Stage, record: RecordType, name: str, what: str) -> Fau
             stage,
             f"{what} {name!r} among the fields of {stage.inputs[0]!r}",
             "no such field",
-            nearest(name, record.names),
+            _named_or_added(name, record, stage.inputs[0]),
             term=name,
         )
 
 
-def type_is_legal(stream: Stream) -> Faults:
-    """Fields are named once, ragged dims lead, sizes are positive, and the key is int64."""
-    seen: set[str] = set()
-    for field in stream.type.fields:
-        if field.name in seen:
-            yield fault(stream, f"field {field.name!r} once", "it twice", term=field.name)
-        seen.add(field.name)
-        if field.dtype not in DTYPES:
-            hint = nearest(field.dtype, DTYPES)
-            yield fault(stream, f"a dtype of field {field.name!r}", repr(field.dtype), hint)
-        if _leading(field) != len(field.ragged):
-            yield fault(stream, f"ragged dims of {field.name!r} before all others", f"'{field}'")
-        if any(isinstance(dim, int) and dim < 1 for dim in field.dims):
-            yield fault(stream, f"sizes of at least 1 in field {field.name!r}", f"'{field}'")
-    for key in stream.type.key:
-        found = stream.type.field(key)
-        if found is None or found.dtype != "int64" or found.dims:
-            got = f"'{found}'" if found else "no such field"
-            yield fault(stream, f"key {key!r} to be an int64 field", got, term=key)
-
-
-def _leading(field: Field) -> int:
-    """How many ragged dims stand first."""
-    count = 0
-    for dim in field.dims:
-        if not isinstance(dim, Ragged):
-            break
-        count += 1
-    return count
+def _named_or_added(name: str, record: RecordType, stream: str) -> str | None:
+    """The field that was probably meant; where none is alike, that it be made."""
+    if difflib.get_close_matches(name, record.names, n=1):
+        return nearest(name, record.names)
+    return f"a field {name!r} in what makes {stream!r}, which has {', '.join(record.names)}"
 
 
 def type_is_kept(at: Index, stage: Stage) -> Faults:
@@ -64,49 +49,65 @@ def type_is_kept(at: Index, stage: Stage) -> Faults:
             stage,
             f"its output {stage.outputs[0]!r} to have its input's type {read}",
             str(made),
-            term="outputs",
+            differences(read, made),
+            term=stage.outputs[0],
         )
+
+
+def differences(read: RecordType, made: RecordType) -> str:
+    """What to change in the second type to make it the first."""
+    lacks = [f"'{field}'" for field in read.fields if field not in made.fields]
+    more = [f"'{field}'" for field in made.fields if field not in read.fields]
+    said = [f"add {', '.join(lacks)}"] if lacks else []
+    said += [f"leave {', '.join(more)} out"] if more else []
+    return "; ".join(said) or f"the same order, and the key {named(read.key)}"
 
 
 def key_is_kept(at: Index, stage: Stage) -> Faults:
     """A record stays the record of the same key."""
     made, read = at.streams[stage.outputs[0]].type, read_type(at, stage)
     if made.key != read.key:
-        yield fault(stage, f"its output to keep the key {_names(read.key)}", _names(made.key))
+        yield fault(
+            stage,
+            f"its output to keep the key {named(read.key)}",
+            named(made.key),
+            f"by {', '.join(read.key)} in the type of {stage.outputs[0]!r}",
+            term=stage.outputs[0],
+        )
 
 
-def credit_is_possible(at: Index, stage: Stage) -> Faults:
-    """A map that gives credit reads rewards by group and adds an advantage."""
-    if not attribute(stage, "credit"):
-        return
-    record = read_type(at, stage)
-    yield from missing_field(stage, record, "reward", "field")
-    if attribute(stage, "group")[:1] != ("sample",):
-        # A stage worker holds a few samples of a step, never all of them.
-        got = _names(attribute(stage, "group"))
-        yield fault(stage, "'sample' as the first key of credit's groups", got, term="group")
-    for name in attribute(stage, "group"):
-        yield from missing_field(stage, record, name, "group key")
-    if attribute(stage, "size") < 0:
-        yield fault(stage, "size >= 0", str(attribute(stage, "size")), term="size")
-    made = at.streams[stage.outputs[0]].type.field("advantage")
-    if made is None or made.dtype != "float32" or made.dims:
-        got = f"'{made}'" if made else "no such field"
-        yield fault(stage, "its output to have 'advantage: float32'", got)
+def lengths_are_of_its_dims(at: Index, stage: Stage) -> Faults:
+    """Expected lengths are positive numbers, or means of such, of ragged dims that it makes."""
+    record = at.streams[stage.outputs[0]].type
+    dims = sorted({name for field in record.fields for name in field.ragged})
+    for name, value in attribute(stage, "expect").items():
+        if name not in dims:
+            wanted = f"a ragged dim of its records ({', '.join(dims) or 'they have none'})"
+            yield fault(stage, wanted, repr(name), nearest(name, dims), term=name)
+        mean = value.get("mean") if isinstance(value, Mapping) else value
+        if isinstance(mean, bool) or not isinstance(mean, int | float) or not 0 < mean < math.inf:
+            expects = f"a number above 0 of {name!r}"
+            yield fault(stage, expects, repr(value), f"{name}: 1", term=name)
 
 
-def group_is_by_key(at: Index, stage: Stage) -> Faults:
-    """Groups end with their sample; their keys are among the records' keys."""
-    record, keys = read_type(at, stage), attribute(stage, "by")
-    for name in keys:
-        yield from missing_field(stage, record, name, "group key")
-        if record.field(name) and name not in record.key:
-            hint = nearest(name, record.key)
-            yield fault(stage, "keys of its records to group by", repr(name), hint, term=name)
-    if keys[:1] != ("sample",):
-        yield fault(stage, "'sample' as the first key", _names(keys), term="by")
-    if attribute(stage, "size") < 0:
-        yield fault(stage, "size >= 0", str(attribute(stage, "size")), term="size")
+def kept_fields_are_the_same(at: Index, stage: Stage) -> Faults:
+    """What a map hands on past its function has one type on both sides."""
+    read, made = read_type(at, stage), at.streams[stage.outputs[0]].type
+    for name in attribute(stage, "keeps"):
+        yield from missing_field(stage, read, name, "kept field")
+        if read.field(name) and made.field(name) != read.field(name):
+            got = f"'{made.field(name)}'" if made.field(name) else "no such field"
+            expects, hint = (
+                f"its output to have '{read.field(name)}', kept",
+                f"keeps without {name!r}",
+            )
+            yield fault(stage, expects, got, hint, term=name)
+
+
+def read_fields_are_there(at: Index, stage: Stage) -> Faults:
+    """A filter reads fields of its records."""
+    for name in attribute(stage, "reads"):
+        yield from missing_field(stage, read_type(at, stage), name, "field")
 
 
 def filter_decides_early(at: Index, stage: Stage) -> Faults:
@@ -125,10 +126,9 @@ def filter_decides_early(at: Index, stage: Stage) -> Faults:
 
 
 def unnest_has_its_dim(at: Index, stage: Stage) -> Faults:
-    """The dim is the outermost ragged one of some field; items are keyed by sample and item."""
-    record, made = read_type(at, stage), at.streams[stage.outputs[0]].type
+    """The dim is the outermost ragged one of some field."""
+    record, dim = read_type(at, stage), attribute(stage, "dim")
     outer = list(dict.fromkeys(field.ragged[0] for field in record.fields if field.ragged))
-    dim = attribute(stage, "dim")
     if dim not in outer:
         yield fault(
             stage,
@@ -137,105 +137,64 @@ def unnest_has_its_dim(at: Index, stage: Stage) -> Faults:
             nearest(dim, outer),
             term=dim,
         )
+
+
+def samples_are_read(at: Index, stage: Stage) -> Faults:
+    """What is unnested or played are samples, not items or rows."""
+    record = read_type(at, stage)
     if record.key != ("sample",):
-        yield fault(stage, "samples, keyed by 'sample'", f"records by {_names(record.key)}")
+        yield fault(
+            stage,
+            "samples, keyed by 'sample'",
+            f"records by {named(record.key)}",
+            f"read what {stage.inputs[0]!r} is made from",
+            term=stage.inputs[0],
+        )
+
+
+def items_have_keys(at: Index, stage: Stage) -> Faults:
+    """Items are keyed by sample and item."""
+    made = at.streams[stage.outputs[0]].type
     if made.key != ("sample", "item"):
-        yield fault(stage, "its output to be keyed by 'sample', 'item'", _names(made.key))
+        yield fault(
+            stage,
+            "its output to be keyed by 'sample', 'item'",
+            named(made.key),
+            f"by sample, item in the type of {stage.outputs[0]!r}",
+            term=stage.outputs[0],
+        )
 
 
-def join_has_its_keys(at: Index, stage: Stage) -> Faults:
-    """What is joined has the key of the first input, or that key and `item`."""
-    first = read_type(at, stage)
-    for name in stage.inputs[1:]:
-        other = at.streams[name].type
-        if other.key not in (first.key, (*first.key, "item")):
-            yield fault(
-                stage,
-                f"stream {name!r} to be keyed by {_names(first.key)} or "
-                f"{_names((*first.key, 'item'))}, as {stage.inputs[0]!r} is",
-                _names(other.key),
-                term=name,
-            )
-        for field in other.fields:
-            if field.name not in other.key and first.field(field.name):
-                yield fault(
-                    stage,
-                    "a field in one of its inputs only",
-                    f"{field.name!r} in {stage.inputs[0]!r} and {name!r}",
-                    "name the output of one of them differently",
-                    term=name,
-                )
-
-
-def join_makes_all_fields(at: Index, stage: Stage) -> Faults:
-    """The output has the first input's fields and the others', items' with a dim in front."""
-    first, made = read_type(at, stage), at.streams[stage.outputs[0]].type
-    if made.key != first.key:
-        yield fault(stage, f"its output to be keyed by {_names(first.key)}", _names(made.key))
-    for name in stage.inputs:
-        record = at.streams[name].type
-        nested = record.key != first.key
-        for field in record.fields:
-            if field.name in record.key and nested:
-                continue
-            found = made.field(field.name)
-            if found is None or found.dtype != field.dtype or found.dims[nested:] != field.dims:
-                got = f"'{found}'" if found else "no such field"
-                yield fault(stage, f"its output to have '{field}' of {name!r}", got)
+def apply_has_a_module(at: Index, stage: Stage) -> Faults:
+    """One module is applied."""
+    if len(stage.modules) != 1:
+        hint = "an apply stage for each" if stage.modules else "modules=(<the module to apply>)"
+        yield fault(stage, "one module", str(len(stage.modules)), hint, term="modules")
 
 
 def apply_has_its_fields(at: Index, stage: Stage) -> Faults:
-    """The module's inputs are fields of the stream, its output a float field of the result."""
-    if len(stage.modules) != 1:
-        yield fault(stage, "one module", str(len(stage.modules)), term="modules")
-    record, made = read_type(at, stage), at.streams[stage.outputs[0]].type
+    """The module's inputs are fields of the stream."""
     for name in attribute(stage, "inputs"):
-        yield from missing_field(stage, record, name, "module input")
-    output = made.field(attribute(stage, "output"))
+        yield from missing_field(stage, read_type(at, stage), name, "module input")
+
+
+def apply_makes_its_output(at: Index, stage: Stage) -> Faults:
+    """The module's output is a float field of the result."""
+    made, name = at.streams[stage.outputs[0]].type, attribute(stage, "output")
+    output = made.field(name)
     if output is None or output.dtype not in FLOATS:
         got = f"'{output}'" if output else "no such field"
-        yield fault(
-            stage,
-            f"its output stream to have a float field {attribute(stage, 'output')!r}",
-            got,
-            nearest(attribute(stage, "output"), made.names),
-        )
-    if made.key != record.key:
-        yield fault(stage, f"its output to keep the key {_names(record.key)}", _names(made.key))
-
-
-def episodes_make_rows(at: Index, stage: Stage) -> Faults:
-    """An episodes stage plays samples and makes rows of its agents, one stream an agent."""
-    if not stage.agents:
-        yield fault(stage, "agents to play", "none", term="agents")
-    record = read_type(at, stage)
-    if record.key != ("sample",):
-        yield fault(stage, "samples, keyed by 'sample'", f"records by {_names(record.key)}")
-    for name in ("trajectories", "in_flight"):
-        if attribute(stage, name) < 1:
-            yield fault(stage, f"{name} >= 1", str(attribute(stage, name)), term=name)
-    if not attribute(stage, "timeout_s") > 0:
-        yield fault(stage, "timeout_s > 0", str(attribute(stage, "timeout_s")), term="timeout_s")
-    for output in stage.outputs:
-        if not agent_of(stage, output):
-            expected = ", ".join(f"{stage.name}.{agent}" for agent in stage.agents)
-            yield fault(stage, f"outputs named {expected}", repr(output), term=output)
-        if at.streams[output].type != AGENT_ROW:
-            got = str(at.streams[output].type)
-            yield fault(stage, f"output {output!r} to have rows {AGENT_ROW}", got, term=output)
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return f"({', '.join(names)})"
+        expects = f"its output stream to have a float field {name!r}"
+        yield fault(stage, expects, got, nearest(name, made.names), term=stage.outputs[0])
 
 
 RECORD_RULES: dict[str, tuple[StageRule, ...]] = {
-    "map": (key_is_kept, credit_is_possible),
-    "filter": (type_is_kept, filter_decides_early),
-    "group": (group_is_by_key, type_is_kept),
-    "join": (join_has_its_keys, join_makes_all_fields),
-    "unnest": (unnest_has_its_dim,),
-    "apply": (apply_has_its_fields,),
-    "episodes": (episodes_make_rows,),
+    "source": (lengths_are_of_its_dims,),
+    "map": (key_is_kept, kept_fields_are_the_same),
+    "filter": (type_is_kept, read_fields_are_there, filter_decides_early),
+    "group": (type_is_kept,),
+    "unnest": (unnest_has_its_dim, samples_are_read, items_have_keys),
+    "apply": (apply_has_a_module, apply_has_its_fields, apply_makes_its_output, key_is_kept),
+    "episodes": (samples_are_read,),
     "pack": (type_is_kept,),
 }

@@ -11,48 +11,63 @@ MADE_BY_TRAINERS = {"behaviour_logprobs": "logprobs", "reference_logprobs": ""}
 
 
 def tokens_are_there(at: Index, stage: Stage) -> Faults:
-    """`tokens` is int64 and ragged in one dim; what is trained has a `loss_mask` as long."""
+    """What is packed or trained has `tokens`, whole numbers, ragged in one dim."""
     record = read_type(at, stage)
     yield from missing_field(stage, record, "tokens", "field")
     tokens = record.field("tokens")
     if tokens is None:
         return
     if tokens.dtype not in ("int32", "int64") or len(tokens.dims) != 1 or not tokens.ragged:
-        yield fault(stage, "'tokens: int64[tokens*]'", f"'{tokens}'")
-    if stage.op != "train":
-        return
+        hint = f"'tokens: int64[tokens*]' in the type of {stage.inputs[0]!r}"
+        expects = "'tokens: int64[tokens*]'"
+        yield fault(stage, expects, f"'{tokens}'", hint, term=stage.inputs[0])
+
+
+def mask_is_as_long(at: Index, stage: Stage) -> Faults:
+    """What is trained has a `loss_mask` as long as its `tokens`."""
+    record = read_type(at, stage)
+    tokens, mask = record.field("tokens"), record.field("loss_mask")
     yield from missing_field(stage, record, "loss_mask", "field")
-    mask = record.field("loss_mask")
-    if mask is not None and mask.dims != tokens.dims:
-        yield fault(stage, f"'loss_mask' as long as '{tokens}'", f"'{mask}'")
+    if tokens is not None and mask is not None and mask.dims != tokens.dims:
+        hint = f"'loss_mask: {mask.dtype}[{', '.join(map(str, tokens.dims))}]'"
+        expects = f"'loss_mask' as long as '{tokens}'"
+        yield fault(stage, expects, f"'{mask}'", hint, term=stage.inputs[0])
 
 
 def loss_has_its_fields(at: Index, stage: Stage) -> Faults:
     """What the loss needs is in the stream, or made by trainers from what is."""
     record = read_type(at, stage)
-    reference = attribute(stage, "reference")
     for need in attribute(stage, "needs"):
         source = MADE_BY_TRAINERS.get(need, need)
         if source:
             yield from missing_field(stage, record, source, "field")
-        elif not reference:
+
+
+def reference_is_given(at: Index, stage: Stage) -> Faults:
+    """A loss that reads a reference's log-probs has a reference."""
+    for need in attribute(stage, "needs"):
+        if not MADE_BY_TRAINERS.get(need, need) and not attribute(stage, "reference"):
             yield fault(
                 stage,
                 f"a reference module, for {need!r}",
                 "none",
                 "reference=<a module with trainable=False>",
+                term=need,
             )
 
 
-def reference_stays(at: Index, stage: Stage) -> Faults:
-    """The reference is a declared module that nothing trains."""
+def reference_is_declared(at: Index, stage: Stage) -> Faults:
+    """The reference is a declared module."""
     name = attribute(stage, "reference")
-    if not name:
-        return
-    if name not in at.modules:
+    if name and name not in at.modules:
         hint = nearest(name, at.modules)
         yield fault(stage, "a declared module as reference", repr(name), hint, term=name)
-    elif at.modules[name].trainable is not False:
+
+
+def reference_stays(at: Index, stage: Stage) -> Faults:
+    """The reference is a module that nothing trains."""
+    name = attribute(stage, "reference")
+    if name in at.modules and at.modules[name].trainable is not False:
         yield fault(
             stage,
             f"reference {name!r} to stay as it is",
@@ -63,13 +78,19 @@ def reference_stays(at: Index, stage: Stage) -> Faults:
 
 
 def counts_are_positive(at: Index, stage: Stage) -> Faults:
-    """`batch`, `micro_batch`, `updates` are positive; `clip`, `staleness` are not negative."""
+    """`batch`, `micro_batch` and `updates` are positive."""
     for name in ("batch", "micro_batch", "updates"):
         if attribute(stage, name) < 1:
-            yield fault(stage, f"{name} >= 1", str(attribute(stage, name)), term=name)
+            got = str(attribute(stage, name))
+            yield fault(stage, f"{name} >= 1", got, f"{name}=1", term=name)
+
+
+def bounds_are_not_negative(at: Index, stage: Stage) -> Faults:
+    """`clip` and `staleness` are not negative."""
     for name in ("clip", "staleness"):
         if attribute(stage, name) < 0:
-            yield fault(stage, f"{name} >= 0", str(attribute(stage, name)), term=name)
+            got = str(attribute(stage, name))
+            yield fault(stage, f"{name} >= 0", got, f"{name}=0", term=name)
 
 
 def batch_divides(at: Index, stage: Stage) -> Faults:
@@ -87,9 +108,8 @@ def batch_divides(at: Index, stage: Stage) -> Faults:
 
 
 def optimizer_is_known(at: Index, stage: Stage) -> Faults:
-    """The optimizer is a known one, with a learning rate above 0."""
-    settings = attribute(stage, "optimizer")
-    name, rate = settings.get("name"), settings.get("lr")
+    """The optimizer is a known one."""
+    name = attribute(stage, "optimizer").get("name")
     if name not in OPTIMIZERS:
         yield fault(
             stage,
@@ -98,106 +118,31 @@ def optimizer_is_known(at: Index, stage: Stage) -> Faults:
             nearest(str(name), OPTIMIZERS),
             term="optimizer",
         )
+
+
+def learning_rate_is_given(at: Index, stage: Stage) -> Faults:
+    """The optimizer has a learning rate above 0."""
+    rate = attribute(stage, "optimizer").get("lr")
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0:
-        yield fault(stage, "a learning rate lr > 0", repr(rate), term="optimizer")
+        yield fault(stage, "a learning rate lr > 0", repr(rate), "lr=1e-3", term="optimizer")
 
 
-def modules_are_trainable(at: Index, stage: Stage) -> Faults:
-    """A train stage trains something, and nothing twice."""
+def something_is_trained(at: Index, stage: Stage) -> Faults:
+    """A train stage has modules, and trains one of them."""
     if not stage.modules:
-        yield fault(stage, "a module to train", "none", term="modules")
+        names = ", ".join(module.name for module in at.graph.modules) or "<a module>"
+        yield fault(stage, "a module to train", "none", f"modules=({names})", term="modules")
     elif all(at.modules[name].trainable is False for name in stage.modules):
         names = ", ".join(map(repr, stage.modules))
-        yield fault(stage, "a trainable module", f"{names}, none of which is", "trainable=True")
+        hint = f"trainable=True where {stage.modules[0]!r} is declared"
+        yield fault(stage, "a trainable module", f"{names}, none of which is", hint, term="modules")
+
+
+def modules_are_listed_once(at: Index, stage: Stage) -> Faults:
+    """A train stage lists a module once."""
     if len(set(stage.modules)) != len(stage.modules):
-        yield fault(stage, "each module once", ", ".join(stage.modules), term="modules")
-
-
-def encoders_are_upstream(at: Index, stage: Stage) -> Faults:
-    """Gradients return by the way that features came, on which only joins and packs lie."""
-    inner = _through_joins(at, stage)
-    applied = {m: s for s in at.ancestors(stage) if s.op == "apply" for m in s.modules}
-    for name in stage.modules[1:]:
-        if name not in applied:
-            yield fault(
-                stage,
-                f"module {name!r} applied to what it trains on",
-                "no such apply stage before it",
-                nearest(name, applied),
-                term=name,
-            )
-        elif applied[name].name not in inner:
-            yield fault(
-                stage,
-                f"only joins and packs between {applied[name].name!r} and itself, for the gradient "
-                f"of {name!r} to return",
-                "other stages",
-                f"do them before {applied[name].name!r}, or train {stage.modules[0]!r} alone",
-                term=name,
-            )
-
-
-def _through_joins(at: Index, stage: Stage) -> set[str]:
-    """Apply stages from which only joins and packs lead here."""
-    found: set[str] = set()
-    waiting = [stage]
-    while waiting:
-        for parent in at.parents(waiting.pop()):
-            if parent.op == "apply":
-                found.add(parent.name)
-            elif parent.op in ("join", "pack"):
-                waiting.append(parent)
-    return found
-
-
-def joined_items_replace_tokens(at: Index, stage: Stage) -> Faults:
-    """Items joined where the loss runs stand for placeholder tokens; one stream has such items."""
-    found: list[str] = []
-    for join in _joins_before(at, stage):
-        key = read_type(at, join).key
-        for name in join.inputs[1:]:
-            record = at.streams[name].type
-            if record.key == key:
-                continue
-            found.append(name)
-            if attribute(join, "placeholder") < 0:
-                yield fault(
-                    join,
-                    f"a placeholder, the token that the items of {name!r} take the place of in "
-                    f"{stage.name!r}",
-                    "none",
-                    "placeholder=<token id>, one such token a feature",
-                    term="placeholder",
-                )
-    if len(found) > 1:
-        got = ", ".join(map(repr, found))
-        yield fault(stage, "items of one stream, to take the place of tokens", got)
-
-
-def _joins_before(at: Index, stage: Stage) -> list[Stage]:
-    """Joins whose records this train stage reads, but for packs just as they are."""
-    found: list[Stage] = []
-    before = at.producer(stage.inputs[0])
-    while before is not None and before.op in ("join", "pack"):
-        found += [before] if before.op == "join" else []
-        before = at.producer(before.inputs[0])
-    return found
-
-
-def features_stay_in_trainers(at: Index, stage: Stage) -> Faults:
-    """Features that take the place of tokens do so where the loss runs, which must do the join."""
-    waiting = [stage] if attribute(stage, "placeholder") >= 0 else []
-    while waiting:
-        for reader in at.children(waiting.pop()):
-            if reader.op in ("join", "pack"):
-                waiting.append(reader)
-            elif reader.op != "train":
-                yield fault(
-                    stage,
-                    "to be read by train stages only, since it names a placeholder",
-                    f"{reader.name!r}, a {reader.op}",
-                    f"join once more for {reader.name!r}, without a placeholder",
-                )
+        hint = f"modules=({', '.join(dict.fromkeys(stage.modules))})"
+        yield fault(stage, "each module once", ", ".join(stage.modules), hint, term="modules")
 
 
 def sampled_tokens_have_a_chance(at: Index, stage: Stage) -> Faults:
@@ -217,7 +162,7 @@ def sampled_tokens_have_a_chance(at: Index, stage: Stage) -> Faults:
 
 
 def pack_feeds_trainers(at: Index, stage: Stage) -> Faults:
-    """Packed rows exist in trainers only; a row holds at least a token."""
+    """Packed rows exist in trainers only."""
     for reader in at.children(stage):
         if reader.op != "train":
             yield fault(
@@ -225,24 +170,39 @@ def pack_feeds_trainers(at: Index, stage: Stage) -> Faults:
                 "to be read by train stages only",
                 f"{reader.name!r}, a {reader.op}",
                 f"pack behind {reader.name!r}",
+                term=stage.outputs[0],
             )
+
+
+def packs_hold_tokens(at: Index, stage: Stage) -> Faults:
+    """A packed row holds at least a token."""
     if attribute(stage, "tokens") < 1:
-        yield fault(stage, "tokens >= 1", str(attribute(stage, "tokens")), term="tokens")
+        got, hint = str(attribute(stage, "tokens")), "tokens=1, or a length that samples fit in"
+        yield fault(stage, "tokens >= 1", got, hint, term="tokens")
 
 
 def evaluated_stage_exists(at: Index, stage: Stage) -> Faults:
-    """`of` names a train or an episodes stage; a train stage's evaluation has a metric."""
+    """`of` names a train or an episodes stage."""
     name = attribute(stage, "of")
     candidates = [s.name for s in at.graph.stages if s.op in ("train", "episodes")]
     if name not in candidates:
         hint = nearest(name, candidates)
         yield fault(stage, "a train or episodes stage as `of`", repr(name), hint, term=name)
-    elif at.stages[name].op == "train" and stage.function is None:
-        yield fault(stage, "a metric, since it evaluates a train stage", "none")
-    if attribute(stage, "samples") < 1:
-        yield fault(stage, "samples >= 1", str(attribute(stage, "samples")), term="samples")
-    if attribute(stage, "every") < 0:
-        yield fault(stage, "every >= 0", str(attribute(stage, "every")), term="every")
+
+
+def evaluation_has_a_metric(at: Index, stage: Stage) -> Faults:
+    """The evaluation of a train stage has a metric."""
+    of = at.stages.get(attribute(stage, "of"))
+    if of is not None and of.op == "train" and stage.function is None:
+        yield fault(stage, "a metric, since it evaluates a train stage", "none", "function=...")
+
+
+def evaluations_are_counted(at: Index, stage: Stage) -> Faults:
+    """An evaluation takes a sample or more, every so many steps."""
+    for name, least in (("samples", 1), ("every", 0)):
+        if attribute(stage, name) < least:
+            got = str(attribute(stage, name))
+            yield fault(stage, f"{name} >= {least}", got, f"{name}={least}", term=name)
 
 
 def steps_agree(at: Index) -> Faults:
@@ -279,21 +239,24 @@ def one_trainer_a_module(at: Index) -> Faults:
 
 
 TRAINING_RULES: dict[str, tuple[StageRule, ...]] = {
-    "pack": (tokens_are_there, pack_feeds_trainers),
-    "join": (features_stay_in_trainers,),
+    "pack": (tokens_are_there, pack_feeds_trainers, packs_hold_tokens),
     "train": (
         counts_are_positive,
+        bounds_are_not_negative,
         batch_divides,
         optimizer_is_known,
-        modules_are_trainable,
+        learning_rate_is_given,
+        something_is_trained,
+        modules_are_listed_once,
         tokens_are_there,
+        mask_is_as_long,
         loss_has_its_fields,
+        reference_is_given,
+        reference_is_declared,
         reference_stays,
-        encoders_are_upstream,
-        joined_items_replace_tokens,
         sampled_tokens_have_a_chance,
     ),
-    "evaluate": (evaluated_stage_exists,),
+    "evaluate": (evaluated_stage_exists, evaluation_has_a_metric, evaluations_are_counted),
 }
 
 

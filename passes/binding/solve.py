@@ -1,11 +1,13 @@
 """Answers to `TurnProblem`: an ILP for few jobs, a list schedule with its gap for many.
 
-The heuristic takes jobs by falling work and gives each to the group that would be done first with
-it, then moves and exchanges jobs of the last group while that helps; in each group the jobs that
-save most swap seconds a byte stay resident while memory lasts.
+The heuristic hands the jobs out in a few orders, each to the group that would be done first with
+it, then moves and exchanges jobs of the last group while that helps, and keeps the best; in each
+group those stay resident with whom it is done first, as far as they are few, else those that save
+most swap seconds a byte, while memory lasts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 from flowgraph.passes.binding.turns import (
@@ -16,7 +18,10 @@ from flowgraph.passes.binding.turns import (
     least_seconds,
     makespan,
 )
-from flowgraph.passes.matching.ilp import solver_of
+from flowgraph.passes.matching.ilp import proved, solver_of
+
+FEW = 4
+"""Jobs of a group that swap, up to which all sets of residents are tried."""
 
 MOST_JOBS = 14
 """Jobs up to which the ILP is tried; it then takes below a second."""
@@ -36,11 +41,30 @@ def solve_turns(
 
 
 def heuristic(problem: TurnProblem) -> Turns:
-    """Whose memory every job fits alone: always an answer."""
+    """Whose memory every job fits alone: always an answer, the best of a few beginnings."""
+    made = [_from(problem, order) for order in _ORDERS]
+    return min(made, key=lambda turns: turns.seconds)
+
+
+_ORDERS: tuple[Callable[[Job], tuple[float, ...]], ...] = (
+    lambda job: (-(job.seconds + job.swap),),  # longest first: the rest evens out
+    lambda job: (-job.ready, -(job.seconds + job.swap)),  # who is ready last ends last
+    lambda job: (job.ready, -(job.seconds + job.swap)),  # as they come
+    lambda job: (-job.memory, -job.seconds),  # who leaves least room to stay
+)
+"""In which jobs are handed out."""
+
+
+def _from(problem: TurnProblem, order: Callable[[Job], tuple[float, ...]]) -> Turns:
+    """Each job to the group that would be done first with it, then moved while that helps."""
     own: list[list[Job]] = [[] for _ in range(problem.groups)]
-    for job in sorted(problem.jobs, key=lambda j: (-(j.seconds + j.swap), j.name)):
-        first = min(range(len(own)), key=lambda i: (makespan([*own[i], job], ()), i))
-        own[first].append(job)
+
+    def end_with(group: int, job: Job) -> tuple[float, int]:
+        jobs = [*own[group], job]
+        return makespan(jobs, _residents(jobs, problem.memory)), group
+
+    for job in sorted(problem.jobs, key=lambda j: (order(j), j.name)):
+        own[min(range(len(own)), key=lambda i: end_with(i, job))].append(job)
     _improve(problem, own)
     resident = {name for jobs in own for name in _residents(jobs, problem.memory)}
     return _turns(
@@ -79,11 +103,26 @@ def _improve(problem: TurnProblem, own: list[list[Job]]) -> None:
 
 
 def _residents(jobs: Sequence[Job], memory: int) -> list[str]:
-    stay: list[str] = []
-    for job in sorted(jobs, key=lambda j: (-j.swap / max(1, j.memory), j.name)):
-        if holds(jobs, [*stay, job.name], memory):
-            stay.append(job.name)
-    return stay
+    """Who stays: of a few jobs the best of all sets, else those that save most seconds a byte.
+
+    The best are those with which the group is done first, and of these the ones that save most.
+    """
+    swaps = [job for job in jobs if job.swap > 0]
+    if len(swaps) <= FEW:
+        sets = (
+            [job.name for job in many]
+            for count in range(len(swaps) + 1)
+            for many in combinations(swaps, count)
+        )
+        held = [stay for stay in sets if holds(jobs, stay, memory)]
+        best = min(held, key=lambda stay: makespan(jobs, stay))
+    else:
+        best = []
+        swaps = sorted(swaps, key=lambda j: (-j.swap / max(1, j.memory), j.name))
+    for job in (*swaps, *(job for job in jobs if job.swap <= 0)):
+        if job.name not in best and holds(jobs, [*best, job.name], memory):
+            best = [*best, job.name]
+    return best
 
 
 def _turns(problem: TurnProblem, group: dict[str, int], resident: frozenset[str], by: str) -> Turns:
@@ -141,8 +180,9 @@ def _by_ilp(problem: TurnProblem, solver: str, seconds: float) -> Turns | None:
     resident = frozenset(jobs[j].name for (j, _), r in stays.items() if (r.varValue or 0) > 0.5)
     made = _turns(problem, group, resident, solver)
     # PuLP calls an answer at the time limit optimal: the bound itself has to say so.
-    proved = end.varValue is not None and made.seconds <= end.varValue * (1 + 1e-6)
-    return made if proved and _held(problem, made) else None
+    bound = proved(program)
+    best = bound is None or made.seconds <= bound * (1 + 1e-6)
+    return made if best and _held(problem, made) else None
 
 
 def _held(problem: TurnProblem, made: Turns) -> bool:

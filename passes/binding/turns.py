@@ -12,6 +12,8 @@ linear in who is where, which the ILP uses; `makespan` here runs the group inste
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from flowgraph.runtime.policy.step_chain import turns_end
+
 EPSILON = 1e-9
 
 
@@ -62,10 +64,10 @@ def in_order(jobs: Iterable[Job]) -> list[Job]:
 
 def makespan(jobs: Iterable[Job], resident: Iterable[str]) -> float:
     """When a group that runs these jobs in order is done, s."""
-    stay, now = set(resident), 0.0
-    for job in in_order(jobs):
-        now = max(now, job.ready) + job.seconds + (0.0 if job.name in stay else job.swap)
-    return now
+    stay = set(resident)
+    return turns_end(
+        (job.ready, job.seconds + (0.0 if job.name in stay else job.swap)) for job in in_order(jobs)
+    )
 
 
 def holds(jobs: Iterable[Job], resident: Iterable[str], memory: int) -> bool:
@@ -98,14 +100,22 @@ def check(problem: TurnProblem, turns: Turns) -> list[str]:
 
 
 def least_seconds(problem: TurnProblem) -> float:
-    """A bound: each job alone, and all work from any moment on spread over all groups."""
+    """A bound: each job alone, and all work from any moment on spread over all groups, with the
+    swaps that the memory of all of them together does not spare."""
     alone = max((job.ready + job.seconds for job in problem.jobs), default=0.0)
-    spread = max(
-        (
-            first.ready
-            + sum(job.seconds for job in problem.jobs if job.ready >= first.ready) / problem.groups
-            for first in problem.jobs
-        ),
-        default=0.0,
-    )
+    spread = 0.0
+    for first in problem.jobs:
+        later = [job for job in problem.jobs if job.ready >= first.ready]
+        work = sum(job.seconds for job in later) + _least_swaps(later, problem)
+        spread = max(spread, first.ready + work / problem.groups)
     return max(alone, spread)
+
+
+def _least_swaps(jobs: Iterable[Job], problem: TurnProblem) -> float:
+    """Seconds, when the residents' memory may be cut to fill that of all groups exactly."""
+    left, paid = float(problem.groups * problem.memory), 0.0
+    for job in sorted(jobs, key=lambda j: -j.swap / max(1, j.memory)):
+        stays = min(1.0, left / job.memory) if job.memory else 1.0
+        left -= stays * job.memory
+        paid += (1.0 - stays) * job.swap
+    return paid

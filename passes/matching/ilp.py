@@ -16,7 +16,10 @@ SOLVERS = ("highs", "cbc")
 
 
 class Undecided(Exception):
-    """The time limit passed before there was an answer or a proof that there is none."""
+    """The time limit passed before there was an answer or a proof that there is none.
+
+    What a plan may be is then unknown, not refused: more seconds would tell.
+    """
 
 
 def cheapest(
@@ -84,19 +87,38 @@ def _undominated(choices: Sequence[Choice]) -> list[Choice]:
     return kept
 
 
-def solver_of(pulp: Any, name: str, seconds: float) -> Any:
+def solver_of(pulp: Any, name: str, seconds: float, gap: float = 0.0) -> Any:
+    """PuLP's solver of that name, on one thread. gap: of the objective, at which it may stop."""
     if name == "highs":
         _hold_banner()
         # HiGHS answers "Not Solved" when another use in this process had another number of threads.
         _scheduler_reset()
-        return pulp.HiGHS(msg=False, timeLimit=seconds, threads=1)
+        return pulp.HiGHS(msg=False, timeLimit=seconds, threads=1, gapRel=gap)
     if name == "cbc":
         # PuLP 4 has no CBC of its own any more, and only the command of an installed one.
         bundled = getattr(pulp, "PULP_CBC_CMD", None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return (bundled or pulp.COIN_CMD)(msg=False, timeLimit=seconds, threads=1)
+            made = bundled or pulp.COIN_CMD
+            return made(msg=False, timeLimit=seconds, threads=1, gapRel=gap)
     raise ValueError(f"solver: expects one of {', '.join(SOLVERS)}, got {name!r}")
+
+
+def proved(program: Any) -> float | None:
+    """The objective that HiGHS has proved that no answer beats; None of a solver that does not say.
+
+    PuLP calls an answer at the time limit optimal, which it need not be.
+    """
+    model: Any = getattr(program, "solverModel", None)
+    if not hasattr(model, "getInfo"):
+        return None
+    bound = float(model.getInfo().mip_dual_bound)
+    # PuLP hands a maximisation over as a minimisation of the negative.
+    return -bound if program.sense == _MAXIMIZE else bound
+
+
+_MAXIMIZE = -1
+"""PuLP's `LpMaximize`, which is imported only where it is used."""
 
 
 def _scheduler_reset() -> None:

@@ -93,7 +93,7 @@ class Choice:
 class Solution:
     """choices: by part. rate: of the slowest part. bound: no answer is faster than this.
 
-    by: how it was found (`bisection`, `highs`, `cbc`). slack: see the module.
+    by: how it was found (`bisection`, `highs`, `cbc`, `greedy`). slack: see the module.
     """
 
     choices: Mapping[str, Choice]
@@ -177,13 +177,13 @@ def check(problem: Problem, solution: Solution) -> list[str]:
     used = sum(choice.devices for choice in solution.choices.values())
     if used != solution.devices:
         wrong.append(f"{used} devices are used, {solution.devices} stated")
-    wrong += _overfull(problem, solution.choices.values())
+    wrong += overfull(problem, solution.choices.values())
     if solution.rate > solution.bound * (1 + EPSILON):
         wrong.append(f"faster than its own bound of {solution.bound:g} steps/s")
     return wrong
 
 
-def _overfull(problem: Problem, choices: Iterable[Choice]) -> list[str]:
+def overfull(problem: Problem, choices: Iterable[Choice]) -> list[str]:
     """Seats the pieces one by one, largest first, where they leave least room."""
     free: dict[str, list[int]] = {}
     for nodes in problem.nodes:

@@ -9,6 +9,7 @@ optimum is the bound that the search with nodes starts from.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,8 +40,9 @@ def solve(
 ) -> Solution | None:
     """The best answer, or the best that `seconds` allow with the bound that was proved.
 
-    None when no answer fits the nodes. solver: `highs` or `cbc`, for what counting leaves open.
-    tolerance: a gap that is good enough.
+    None when no answer fits the nodes; Undecided when `seconds` were too few to find one or to
+    prove that. solver: `highs` or `cbc`, for what counting leaves open. tolerance: a gap that is
+    good enough.
     """
     parts = tuple(_usable(problem, efficient(part)) for part in problem.parts)
     pruned = Problem(parts=parts, nodes=problem.nodes)
@@ -51,6 +53,11 @@ def solve(
     if relaxed is None:
         return None
     found, bound = _bisect(pruned, search.packed, _rate(relaxed), tolerance)
+    if found is None and bound > 0:  # undecided: what is found without proof is better than nothing
+        found, _ = _bisect(pruned, search.greedy, bound, 0.0)
+        if found is None:
+            raise Undecided
+        search.by = "greedy"
     if found is None:
         return None
     found = _tighten(pruned, search, found)
@@ -89,11 +96,43 @@ class Search:
         picked = self.counted(candidates)
         if picked is None or fits(self.problem, picked.values()):
             return picked
-        self.by = self.solver
         left = self.seconds - (time.monotonic() - self.began)
         if left <= 0:
             raise Undecided
+        self.by = self.solver
         return cheapest(self.problem, candidates, solver=self.solver, seconds=left)
+
+    def greedy(self, candidates: Candidates) -> Picked | None:
+        """Part by part the cheapest choice that still fits, the largest part first, at several
+        prices of a device of the kind that most would take. None proves nothing."""
+        if any(not own for _, own in candidates):
+            return None
+        wanted = Counter(min(own, key=_size).option.kind for _, own in candidates)
+        scarce = wanted.most_common(1)[0][0]
+        tried = (self._greedy(candidates, scarce, price) for price in PRICES)
+        return next((picked for picked in tried if picked is not None), None)
+
+    def _greedy(self, candidates: Candidates, scarce: str, price: float) -> Picked | None:
+        def cost(choice: Choice) -> tuple[float, int]:
+            dear = price if choice.option.kind == scarce else 1.0
+            return choice.devices * dear, choice.option.piece
+
+        picked: dict[str, Choice] = {}
+        for name, own in sorted(candidates, key=lambda it: -min(map(_devices, it[1]))):
+            tried = sorted(own, key=cost)
+            chosen = next((c for c in tried if fits(self.problem, [*picked.values(), c])), None)
+            if chosen is None:
+                return None
+            picked[name] = chosen
+        return picked
+
+
+PRICES = (1.0, 1.3, 1.7, 2.2, 3.0, 4.0, 6.0)
+"""Of a device that many want, in others'."""
+
+
+def _devices(choice: Choice) -> int:
+    return choice.devices
 
 
 def _size(choice: Choice) -> tuple[int, int]:

@@ -7,21 +7,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flowgraph.ir.errors import RunFailed
+from flowgraph.runtime.transport.porter import PorterSpec
 from flowgraph.runtime.worker.spec import WorkerSpec
+
+SERVE_S = 60.0
+"""How long porters may take to listen; until then torch is imported."""
+
+UNREACHABLE = 75
+"""As `worker/entry.py` says it, which would import torch here."""
 
 KILL_AFTER_S = 5.0
 """How long workers may take to end by themselves once they were told to."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """A worker process ended; how: "exited with status 1", "was killed by signal 9 (SIGKILL)"."""
 
     worker: str
+    incarnation: int
     how: str
     clean: bool
 
@@ -41,6 +49,7 @@ class LocalLauncher:
             [sys.executable, "-m", "flowgraph.runtime.launch.zygote"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             env=environment,
         )
         assert self._zygote.stdin is not None
@@ -49,6 +58,7 @@ class LocalLauncher:
         os.set_blocking(self._out.fileno(), False)
         self._buffer = b""
         self.pids: dict[str, int] = {}
+        self.porters: dict[str, str] = {}  # endpoints, by name
         self._alive: set[str] = set()
 
     @property
@@ -63,8 +73,43 @@ class LocalLauncher:
         """Ask for the processes; `poll` tells when they run or have ended."""
         for spec in specs:
             self._alive.add(spec.name)
-            self._in.write(json.dumps(spec.to_plain()).encode() + b"\n")
-        self._in.flush()
+            self.pids.pop(spec.name, None)  # of its lost process, if it had one
+            self._ask({"start": spec.to_plain()})
+
+    def serve(self, specs: Sequence[PorterSpec]) -> Mapping[str, str]:
+        """Start porters and wait for their endpoints, by name; they are replaced when they end.
+
+        Raises RunFailed when one cannot listen, or does not answer in `SERVE_S`.
+        """
+        for spec in specs:
+            self._ask({"serve": spec.to_plain()})
+        until = time.monotonic() + SERVE_S
+        while any(spec.name not in self.porters for spec in specs):
+            left = until - time.monotonic()
+            if self._zygote.poll() is not None:
+                raise self._zygote_lost()
+            if left <= 0:
+                raise RunFailed(f"no word from {', '.join(spec.name for spec in specs)}")
+            _readable(self._out.fileno(), left)
+            self.poll()
+        return self.porters
+
+    def close_segment(self, worker: str, incarnation: int) -> None:
+        """Let go of a lost process's memory; who has mapped it keeps it."""
+        self._ask({"close": [worker, incarnation]})
+
+    def _ask(self, order: Mapping[str, object]) -> None:
+        try:
+            self._in.write(json.dumps(order).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise self._zygote_lost() from error
+
+    def _zygote_lost(self) -> RunFailed:
+        status = self._zygote.wait()
+        return RunFailed(
+            f"the process that starts workers {_sentence(status)}",
+            hint="look above for its error; is memory short?",
+        )
 
     def poll(self) -> list[Exit]:
         """Processes that ended since the last call. Raises RunFailed when the zygote is gone."""
@@ -73,11 +118,7 @@ class LocalLauncher:
             while data := os.read(self._out.fileno(), 1 << 16):
                 self._buffer += data
             if self._alive:
-                status = self._zygote.wait()
-                raise RunFailed(
-                    f"the process that starts workers {_sentence(status)}",
-                    hint="look above for its error; is memory short?",
-                )
+                raise self._zygote_lost()
         except BlockingIOError:
             pass
         *lines, self._buffer = self._buffer.split(b"\n")
@@ -85,10 +126,21 @@ class LocalLauncher:
             told = json.loads(line)
             if "started" in told:
                 self.pids[told["started"]] = told["pid"]
+            elif "serving" in told:
+                if "error" in told:
+                    raise RunFailed(f"{told['serving']} cannot serve: {told['error']}")
+                self.pids[told["serving"]] = told["pid"]
+                self.porters[told["serving"]] = told["endpoint"]
             elif "ended" in told:
                 self._alive.discard(told["ended"])
                 code = os.waitstatus_to_exitcode(told["status"])
-                exits.append(Exit(told["ended"], _sentence(code), clean=code == 0))
+                ended = Exit(
+                    worker=told["ended"],
+                    incarnation=told["incarnation"],
+                    how=_sentence(code),
+                    clean=code == 0,
+                )
+                exits.append(ended)
         return exits
 
     def __enter__(self) -> "LocalLauncher":
@@ -124,4 +176,6 @@ def _readable(fd: int, timeout_s: float) -> None:
 def _sentence(code: int) -> str:
     if code < 0:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    if code == UNREACHABLE:
+        return f"could not read a block of another node (exit status {code})"
     return f"exited with status {code}"

@@ -10,7 +10,7 @@ import msgpack
 
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.runtime.messages import Save, Saved
-from flowgraph.runtime.orchestrator.events import Action, Commit, Send
+from flowgraph.runtime.orchestrator.events import Action, Commit, Refuse, Send
 from flowgraph.runtime.orchestrator.state import Record, State, Step, Worker
 
 VERSION = 1
@@ -52,7 +52,9 @@ def _savers(state: State) -> list[Worker]:
 
 def saved(state: State, message: Saved) -> list[Action]:
     """A module's state is on disk; the last one makes the checkpoint whole."""
-    waiting = state.saving[message.step]
+    waiting = state.saving.get(message.step, set())
+    if message.worker not in waiting:
+        return [Refuse("out of turn", f"{message.worker} saved step {message.step} unasked")]
     waiting.discard(message.worker)
     if waiting:
         return []
@@ -99,6 +101,10 @@ def restore(state: State, data: bytes) -> None:
     state.evaluations = dict(found["evaluations"])
     state.initial_digests = dict(found["initial_digests"])
     position = int(found["next_position"])
-    state.gate_cursor = state.gate_next = state.gate_recorded = position
+    state.gate_from = state.gate_recorded = state.gate_cursor = position
+    if state.topology.has_filters():
+        # Filters see the same blocks of positions as in a run that was never interrupted.
+        unit = state.topology.unit_samples(state.exact)
+        state.gate_cursor = state.gate_next = position - position % unit
     for worker in state.workers.values():
         worker.version = state.version

@@ -3,19 +3,28 @@
 Guarantees: a unit is handed out once per task; a versioned task runs only at its step's version;
 a training item holds complete units and is sent when it fills a micro-batch, or when no more can
 come; in exact mode an item is one chunk.
+
+After most events only few tasks can have become possible; `dispatch_after` looks at those alone,
+so that an event costs the same however much is in flight.
 """
 
-from flowgraph.ir.plan import Task
 from flowgraph.runtime.messages import PlainHandle, Run
 from flowgraph.runtime.orchestrator.events import Action, Send
-from flowgraph.runtime.orchestrator.membership import form, queue_steps, run_gate
-from flowgraph.runtime.orchestrator.state import Item, Phase, State, Step, UnitStatus, Worker
-from flowgraph.runtime.orchestrator.units import start
+from flowgraph.runtime.orchestrator.membership import form, gate_task, queue_steps, run_gate
+from flowgraph.runtime.orchestrator.routes import Route
+from flowgraph.runtime.orchestrator.state import Item, Phase, State, Step, Worker
+from flowgraph.runtime.orchestrator.transitions import advance
+from flowgraph.runtime.orchestrator.units import start, take
+
+MOVING = frozenset({Phase.UPDATING, Phase.SYNCING, Phase.FINISHED})
+"""Phases of a step in which nothing runs at its version any more."""
 
 
 def dispatch(state: State) -> list[Action]:
-    """Hand out all work that can be handed out now."""
+    """Hand out all work that can be handed out now, whatever has happened."""
     queue_steps(state)
+    for roster in state.rosters.values():
+        roster.look()
     actions: list[Action] = []
     for place, step in enumerate(state.steps):
         if not form(state, step):
@@ -23,125 +32,124 @@ def dispatch(state: State) -> list[Action]:
         if step.variant == 0 and not step.samples:
             break  # the source has ended: what is queued behind this step will not be
         if place == 0 and step.phase is Phase.AHEAD:
-            step.phase = Phase.WORKING
-        for task in state.topology.tasks_for(step.variant):
-            if place and task.versioned:
-                continue
-            actions += _dispatch_task(state, step, task)
-    actions += _gate(state)
+            step.phase = advance(f"step {step.step}", step.phase, Phase.WORKING)
+        for route in state.routes[step.variant].of.values():
+            if place == 0 or not route.task.versioned:
+                _dispatch_task(state, step, route, actions)
+    gate = gate_task(state)
+    if gate is not None:
+        for worker in state.in_group(gate.group):
+            _dispatch_gate(state, worker, actions)
     return actions
 
 
-def _gate(state: State) -> list[Action]:
+def dispatch_after(state: State, item: Item) -> list[Action]:
+    """Hand out what has become possible by one item's end."""
     actions: list[Action] = []
-    for worker in state.workers.values():
-        while worker.group.kind == "stage" and room(state, worker) > 0:
-            sent = run_gate(state, worker)
-            if not sent:
-                break
-            actions += sent
+    done, group = item.route, item.route.task.group
+    for place, step in enumerate(state.steps):
+        if not step.formed or (step.variant == 0 and not step.samples):
+            break
+        routes = state.routes[step.variant]
+        possible = (
+            routes.after[done.task.name] if step.order == item.order else routes.on.get(group, ())
+        )
+        for route in possible:
+            if place == 0 or not route.task.versioned:
+                _dispatch_task(state, step, route, actions)
+    if done.host:
+        gate = gate_task(state)
+        if gate is not None and gate.group == group:
+            _dispatch_gate(state, state.workers[item.worker], actions)
     return actions
 
 
-def _dispatch_task(state: State, step: Step, task: Task) -> list[Action]:
-    if step.phase in (Phase.UPDATING, Phase.SYNCING, Phase.FINISHED) and task.versioned:
-        return []
-    actions: list[Action] = []
-    while True:
-        worker = _worker_for(state, task)
+def _dispatch_gate(state: State, worker: Worker, actions: list[Action]) -> None:
+    while worker.room > 0:
+        sent = run_gate(state, worker)
+        if not sent:
+            return
+        actions += sent
+        state.rosters[worker.group.name].offer(worker)
+
+
+def _dispatch_task(state: State, step: Step, route: Route, actions: list[Action]) -> None:
+    task = route.task
+    ready = step.tasks[task.name].ready
+    if not ready or (task.versioned and step.phase in MOVING):
+        return
+    roster = state.rosters[task.group]
+    while ready:
+        worker = roster.best()
         if worker is None:
-            return actions
-        units = _next_units(state, step, task)
+            return
+        units = _next_units(step, route)
         if not units:
-            return actions
-        actions.append(_send(state, step, task, units, worker))
+            return
+        actions.append(_send(state, step, route, units, worker))
+        roster.offer(worker)
 
 
-def room(state: State, worker: Worker) -> int:
-    """Samples (stage workers) or items (gangs) that it may still take; at least one when idle."""
-    limit = worker.group.in_flight
-    return max(limit - worker.inflight, 0 if worker.items else 1)
-
-
-def _worker_for(state: State, task: Task) -> Worker | None:
-    fitting = [worker for worker in state.in_group(task.group) if room(state, worker) > 0]
-    return min(
-        fitting, key=lambda worker: (worker.inflight, worker.served, worker.index), default=None
-    )
-
-
-def _next_units(state: State, step: Step, task: Task) -> tuple[int, ...]:
+def _next_units(step: Step, route: Route) -> tuple[int, ...]:
     """Units of the next item, or none when it must wait."""
-    progress = step.tasks[task.name]
-    if not progress.ready:
+    if route.after and not all(step.tasks[name].all_done for name in route.after):
         return ()
-    if state.plan.schedule.mode == "barrier" and task.kind == "train":
-        hosts = state.topology.of_kind("host")
-        if not all(step.tasks[host.name].all_done for host in hosts):
-            return ()
-    by_part = _by_part(task)
-    if by_part and step.part_of[progress.ready[0]] != step.part:
+    if route.by_part and step.part_of[step.tasks[route.task.name].ready[0]] != step.part:
         return ()
-    if state.exact or task.kind != "train":
-        return (progress.ready[0],)
-    return _micro_batch(state, step, task)
+    return _micro_batch(step, route) if route.fills else (take(step, route),)
 
 
-def _micro_batch(state: State, step: Step, task: Task) -> tuple[int, ...]:
+def _micro_batch(step: Step, route: Route) -> tuple[int, ...]:
     """Ready units that fill the budget, or all that will come when they are all there."""
-    progress = step.tasks[task.name]
-    budget = int(state.topology.train_stage(task).attributes["micro_batch"])
-    sizes = step.sizes[task.inputs[0]]
-    scope = step.parts[step.part]
-    share = -(-len(scope) // state.plan.group(task.group).replicas)  # no rank idles for another
+    progress = step.tasks[route.task.name]
+    part, budget = step.part, route.micro_batch
+    scope = step.parts[part]
+    share = -(-len(scope) // route.ranks)  # no rank idles for another
+    there = progress.ready_units[part]
+    more = len(scope) - progress.begun[part] > there
+    if not there or (more and there < share and progress.ready_tokens[part] < budget):
+        return ()
+    sizes, ready = progress.sizes, progress.ready
+    assert sizes is not None
     chosen: list[int] = []
     tokens = 0
-    for unit in progress.ready:
-        if unit not in scope:
+    while ready and ready[0] in scope:
+        size = sizes[ready[0]]
+        if chosen and (tokens + size > budget or len(chosen) == share):
             break
-        if chosen and (tokens + sizes[unit] > budget or len(chosen) == share):
-            return tuple(chosen)
-        chosen.append(unit)
-        tokens += sizes[unit]
-    given = sum(
-        status is not UnitStatus.WAITING for status in progress.status[scope.start : scope.stop]
-    )
-    more = len(scope) - given > len(chosen)
-    return () if more and tokens < budget and len(chosen) < share else tuple(chosen)
+        chosen.append(take(step, route))
+        tokens += size
+    return tuple(chosen)
 
 
-def _by_part(task: Task) -> bool:
-    """Apply and train run at the weights of their own part; episodes at the step's first."""
-    return task.kind in ("apply", "train") and task.versioned
-
-
-def _send(state: State, step: Step, task: Task, units: tuple[int, ...], worker: Worker) -> Action:
-    inputs: dict[str, tuple[tuple[PlainHandle, ...], ...]] = {}
-    reads: list[PlainHandle] = []
-    for stream in task.inputs:
-        per_unit = tuple(step.blocks[stream][unit] for unit in units)
-        reads += [handle for handles in per_unit for handle in handles]
-        inputs[stream] = tuple(tuple(dict.fromkeys(handles)) for handles in per_unit)
-    item = Item(
-        id=state.next_item,
+def _send(state: State, step: Step, route: Route, units: tuple[int, ...], worker: Worker) -> Action:
+    task = route.task
+    inputs, reads = _inputs(step, route, units)
+    if len(units) == 1:
+        samples: tuple[tuple[int, ...], ...] = (step.units[units[0]],)
+    else:
+        samples = tuple([step.units[unit] for unit in units])
+    weight = sum(map(len, samples))
+    number = state.next_item
+    state.next_item = number + 1
+    state.items[number] = Item(
+        id=number,
         order=step.order,
         task=task.name,
         units=units,
         worker=worker.name,
-        reads=tuple(reads),
+        route=route,
+        reads=reads,
+        weight=weight,
     )
-    state.next_item += 1
-    state.items[item.id] = item
-    start(step, task, units)
-    worker.items.add(item.id)
-    worker.inflight += cost(step, task, units)
+    start(step, route, units)
+    worker.items.add(number)
+    worker.inflight += weight if route.host else 1
     worker.served += len(units)
-    samples = tuple(step.units[unit] for unit in units)
-    if step.variant == 0:
-        for stream, consumer in state.topology.inner_streams(task):
-            step.record(stream, consumer).admitted += sum(map(len, samples))
+    for stream, consumer in route.inner:
+        step.record(stream, consumer).admitted += weight
     message = Run(
-        item=item.id,
+        item=number,
         task=task.name,
         variant=step.variant,
         step=step.step,
@@ -150,11 +158,25 @@ def _send(state: State, step: Step, task: Task, units: tuple[int, ...], worker: 
         units=units,
         samples=samples,
         inputs=inputs,
-        outputs=state.topology.outputs_for(task, step.variant),
+        outputs=route.outputs,
     )
     return Send(worker=worker.name, message=message)
 
 
-def cost(step: Step, task: Task, units: tuple[int, ...]) -> int:
-    """What the item adds to a worker's `inflight`."""
-    return sum(len(step.units[unit]) for unit in units) if task.kind == "host" else 1
+def _inputs(
+    step: Step, route: Route, units: tuple[int, ...]
+) -> tuple[dict[str, tuple[tuple[PlainHandle, ...], ...]], tuple[PlainHandle, ...]]:
+    """By stream, by unit, the blocks to read; and a reader's share of each, one behind another."""
+    inputs: dict[str, tuple[tuple[PlainHandle, ...], ...]] = {}
+    reads: tuple[PlainHandle, ...] = ()
+    for stream in route.task.inputs:
+        blocks = step.blocks[stream]
+        if len(units) == 1:
+            handles = blocks[units[0]]
+            reads += handles
+            inputs[stream] = (handles if len(handles) == 1 else tuple(dict.fromkeys(handles)),)
+        else:
+            per_unit = [blocks[unit] for unit in units]
+            reads += tuple([handle for handles in per_unit for handle in handles])
+            inputs[stream] = tuple([tuple(dict.fromkeys(handles)) for handles in per_unit])
+    return inputs, reads

@@ -18,6 +18,7 @@ class WorkerDied:
     worker: str
     how: str
     log: str
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Finish:
 class Abort:
     """The run cannot go on: end all workers and raise RunFailed with this text.
 
+    training: the sample's failed work was a training step's: without it the run could go on.
     lost: processes were lost, the work itself is not at fault: new ones may go on.
     """
 
@@ -70,8 +72,34 @@ class Abort:
     at: str = ""
     traceback: str = ""
     stage: str = ""
+    cause: str = ""
     sample: int | None = None
+    training: bool = False
     lost: bool = False
 
 
-Action = Send | Tell | Commit | Finish | Abort
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a new process for the worker, whose process is gone."""
+
+    worker: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSegment:
+    """Nobody will read the memory of this lost process any more."""
+
+    worker: str
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Count what a worker said at a wrong time; the run goes on. reason: of a few fixed words."""
+
+    reason: str
+    what: str
+
+
+Action = Send | Tell | Commit | Finish | Abort | Start | CloseSegment | Refuse

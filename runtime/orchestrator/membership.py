@@ -7,6 +7,7 @@ from flowgraph.ir.plan import Task
 from flowgraph.runtime.messages import Done, PlainHandle, Run
 from flowgraph.runtime.orchestrator.blocks import retain
 from flowgraph.runtime.orchestrator.events import Action, Send
+from flowgraph.runtime.orchestrator.quarantine import walk
 from flowgraph.runtime.orchestrator.state import Item, State, Step, Worker
 from flowgraph.runtime.orchestrator.units import begin
 from flowgraph.runtime.topology import divide, evaluation_due
@@ -64,14 +65,13 @@ def _samples(state: State, step: Step) -> tuple[int, ...] | None:
     batch = state.plan.schedule.batch
     at_end, size = source_end(state)
     if not state.topology.has_filters():
-        start, end = step.step * batch, (step.step + 1) * batch
-        if at_end != "loop" and size >= 0:
-            end = min(end, size)
-            if at_end == "drop" and end - start < batch:
-                end = start
-        return tuple(range(start, max(start, end)))
+        taken, state.gate_cursor = walk(
+            state.quarantine, state.gate_cursor, batch, size=size, loop=at_end == "loop"
+        )
+        return () if len(taken) < batch and at_end == "drop" else taken
     admitted = state.gate_admitted
     over = at_end != "loop" and 0 <= size <= state.gate_next
+    over = over or state.quarantine.everything(state.gate_next, size)
     if len(admitted) < batch and not over:
         return None
     take = min(batch, len(admitted))
@@ -88,7 +88,7 @@ def source_end(state: State) -> tuple[str, int]:
 
 def gate_task(state: State) -> Task | None:
     """The task of the source and its filters, when there are filters."""
-    return next((task for task in state.plan.tasks if not task.gated), None)
+    return state.topology.gate()
 
 
 def run_gate(state: State, worker: Worker) -> list[Action]:
@@ -96,21 +96,50 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
     task = gate_task(state)
     if task is None or task.group != worker.group.name:
         return []
+    if state.gate_again:
+        return [_hand_over(state, worker, task, *state.gate_again.pop(0))]
+    block = _next_block(state)
+    return [_hand_over(state, worker, task, *block)] if block else []
+
+
+def _next_block(state: State) -> tuple[int, tuple[int, ...]] | None:
+    """Where the next block of positions begins, and those of it that are not put aside; None when
+    no more are wanted now, or none are left.
+    """
     at_end, size = source_end(state)
     schedule = state.plan.schedule
-    if len(state.gate_admitted) >= schedule.batch * (schedule.ahead + 1):
-        return []
     unit = state.topology.unit_samples(state.exact)
-    start, end = state.gate_cursor, state.gate_cursor + unit
-    if end > state.gate_next + _window(state, unit):
-        return []
-    if at_end != "loop" and size >= 0:
-        end = min(end, size)
-    if start >= end:
-        return []
-    state.gate_cursor = end
-    samples = tuple(range(start, end))
-    item = Item(id=state.next_item, order=GATE, task=task.name, units=(start,), worker=worker.name)
+    while True:
+        start, end = state.gate_cursor, state.gate_cursor + unit
+        if at_end != "loop" and size >= 0:
+            end = min(end, size)
+        wanted = len(state.gate_admitted) < schedule.batch * (schedule.ahead + 1)
+        if not wanted or state.gate_cursor + unit > state.gate_next + _window(state, unit):
+            return None
+        if start >= end or state.quarantine.everything(start, size):
+            return None
+        state.gate_cursor = end
+        samples = tuple(at for at in range(start, end) if not state.quarantine.excludes(at, size))
+        if samples:
+            return start, samples
+        state.gate_kept[start] = ((), {})
+        _take_verdicts(state)
+
+
+def _hand_over(
+    state: State, worker: Worker, task: Task, start: int, samples: tuple[int, ...]
+) -> Action:
+    """The block of positions that begins at `start`; to another worker again when one is lost."""
+    item = Item(
+        id=state.next_item,
+        order=GATE,
+        task=task.name,
+        units=(start,),
+        worker=worker.name,
+        route=state.routes[0].of[task.name],
+        weight=len(samples),
+        samples=samples,
+    )
     state.next_item += 1
     state.items[item.id] = item
     worker.items.add(item.id)
@@ -127,7 +156,7 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
         inputs={},
         outputs=state.topology.outputs_for(task, 0),
     )
-    return [Send(worker=worker.name, message=message)]
+    return Send(worker=worker.name, message=message)
 
 
 def _window(state: State, unit: int) -> int:
@@ -142,13 +171,19 @@ def _window(state: State, unit: int) -> int:
 def gate_done(state: State, item: Item, done: Done) -> list[Action]:
     """Take the verdicts that are next in order, and count the readers of what was kept."""
     first = item.units[0]
-    size = state.topology.unit_samples(state.exact)
+    kept = tuple(sample for sample in done.kept if sample >= state.gate_from)
     handles = {stream: blocks[0] for stream, blocks in done.outputs.items()}
     actions: list[Action] = []
     for stream, handle in handles.items():
         readers = len(state.topology.consumers(stream))
-        actions += retain(state, handle, readers * len(done.kept))
-    state.gate_kept[first] = (done.kept, handles)
+        actions += retain(state, handle, readers * len(kept))
+    state.gate_kept[first] = (kept, handles)
+    _take_verdicts(state)
+    return actions
+
+
+def _take_verdicts(state: State) -> None:
+    size = state.topology.unit_samples(state.exact)
     at_end, total = source_end(state)
     while state.gate_next in state.gate_kept:
         start = state.gate_next
@@ -157,17 +192,21 @@ def gate_done(state: State, item: Item, done: Done) -> list[Action]:
         if at_end != "loop" and total >= 0:
             state.gate_next = min(state.gate_next, total)
         state.gate_admitted.extend(kept)
+        state.stale = True
         for sample in kept:
             state.gate_blocks[sample] = blocks
-    return actions
 
 
 def _count_gate(state: State, step: Step, task: Task) -> None:
     """Positions up to the step's last sample were seen by the filters; its samples passed."""
     if not step.samples:
         return
-    seen = step.samples[-1] + 1 - state.gate_recorded
-    state.gate_recorded = step.samples[-1] + 1
+    _, size = source_end(state)
+    positions = range(state.gate_recorded, step.samples[-1] + 1)
+    seen = len(positions)
+    if state.quarantine.samples:
+        seen -= sum(state.quarantine.excludes(at, size) for at in positions)
+    state.gate_recorded = positions.stop
     kept = len(step.samples)
     for stream, consumer in state.topology.inner_streams(task):
         record = step.record(stream, consumer)

@@ -2,12 +2,18 @@
 
 import enum
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan, WorkerGroup
-from flowgraph.runtime.messages import PlainHandle
+from flowgraph.runtime.incarnation import token_of
+from flowgraph.runtime.messages import PlainCall, PlainHandle
 from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.orchestrator.quarantine import Quarantine
+from flowgraph.runtime.orchestrator.roster import Roster
+from flowgraph.runtime.orchestrator.routes import Route, Routes, routes_of
 from flowgraph.runtime.topology import Topology
 
 
@@ -24,9 +30,28 @@ class Phase(enum.Enum):
 
     AHEAD = "ahead"  # only unversioned tasks may run
     WORKING = "working"
-    UPDATING = "updating"
-    SYNCING = "syncing"
+    UPDATING = "updating"  # ranks have their orders
+    SYNCING = "syncing"  # all ranks have moved, engines load
     FINISHED = "finished"
+
+
+class ModulePhase(enum.Enum):
+    """Where a trained module is between two versions."""
+
+    CURRENT = "current"
+    UPDATING = "updating"
+    UPDATED = "updated"  # it has moved, others of its step have not
+
+
+class WorkerPhase(enum.Enum):
+    """Where a worker's present process is. Allowed changes are in `transitions.py`."""
+
+    STARTING = "starting"
+    LOADING = "loading"  # a replaced engine that has not the present weights yet
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    LOST = "lost"
 
 
 class RunPhase(enum.Enum):
@@ -41,49 +66,106 @@ class Worker:
     """One process. inflight: samples (stage), items (gang), calls (engine) it holds.
 
     served: units handed to it so far, so that equally loaded workers take turns.
+    incarnation: how often its process was replaced. version: of the weights that it has.
+    token: names the present process, as `origin` of calls and owner of blocks.
     """
 
     name: str
     index: int
     group: WorkerGroup
-    ready: bool = False
-    stopped: bool = False
+    phase: WorkerPhase = WorkerPhase.STARTING
+    incarnation: int = 0
     version: int = 0
     inflight: int = 0
     served: int = 0
     items: set[int] = field(default_factory=set)
     busy_s: float = 0.0
     busy_mark: float = 0.0
+    asked: dict[str, int] = field(default_factory=dict)  # by agent, its process's latest call
+    token: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.token = token_of(self.name, self.incarnation)
+
+    def replace(self) -> None:
+        """The next process takes its name."""
+        self.incarnation += 1
+        self.token = token_of(self.name, self.incarnation)
+
+    @property
+    def stopped(self) -> bool:
+        return self.phase is WorkerPhase.STOPPED
+
+    @property
+    def room(self) -> int:
+        """Samples (stage workers) or items (gangs) that it may still take; one when idle.
+
+        None of who is not there.
+        """
+        if self.phase is not WorkerPhase.READY:
+            return 0
+        left = self.group.in_flight - self.inflight
+        return left if left > 0 or self.items else 1
 
 
 @dataclass(slots=True)
 class Item:
-    """Work handed to a worker: a task on some units of a step."""
+    """Work handed to a worker: a task on some units of a step.
+
+    weight: samples in it. awaiting: units whose gradient has not come.
+    samples: of an item before membership, the positions that it looks at.
+    """
 
     id: int
     order: int  # of its step
     task: str
     units: tuple[int, ...]
     worker: str
+    route: Route
+    weight: int
     reads: tuple[PlainHandle, ...] = ()
-    awaiting: set[int] = field(default_factory=set)  # units whose gradient has not come
+    awaiting: set[int] | None = None
+    samples: tuple[int, ...] = ()
+
+
+class OpenCall(NamedTuple):
+    """A generate call without an answer. engine: who has it; empty while none is ready."""
+
+    engine: str
+    agent: str
+    call: PlainCall
+
+
+class Published(NamedTuple):
+    """Weights that engines have or load, kept for an engine that is replaced."""
+
+    version: int
+    weights: PlainHandle
+    digest: str
 
 
 @dataclass(slots=True)
 class TaskProgress:
-    """How far one task is in a step. Every unit is in one state; `ready` is sorted.
+    """How far one task is in a step: columns by unit, and counts that spare looking through them.
 
-    missing: inputs that have not come, by unit. done: units finished, by part.
+    status: a UnitStatus each. missing: inputs that have not come. ready: a heap of units.
+    By part: done; begun: units that are not WAITING; ready_units; ready_tokens. sizes: tokens of
+    each unit, for a task that fills micro-batches.
     """
 
-    status: list[UnitStatus]
-    missing: list[int]
+    status: bytearray
+    missing: bytearray
     done: list[int]
-    ready: list[int] = field(default_factory=list)
+    begun: list[int]
+    ready: list[int]
+    ready_units: list[int]
+    ready_tokens: list[int]
+    sizes: list[int] | None
+    finished: int = 0
 
     @property
     def all_done(self) -> bool:
-        return sum(self.done) == len(self.status)
+        return self.finished == len(self.status)
 
 
 @dataclass(slots=True)
@@ -92,7 +174,9 @@ class Step:
 
     tasks: by task name. weights, sizes and blocks are by task or stream, then by unit.
     part_of: by unit, the optimizer update that it belongs to.
-    owners: by module, which rank holds which unit's gradient.
+    owners: by module, which rank holds which unit's gradient. awaited: by task and unit, the item
+    whose activations wait for a gradient.
+    left: pairs of task and unit that are not done; left_of: by part, those that are no host's.
     """
 
     order: int
@@ -107,10 +191,13 @@ class Step:
     began: float = 0.0
     tasks: dict[str, TaskProgress] = field(default_factory=dict)
     part_of: list[int] = field(default_factory=list)
+    left: int = 0
+    left_of: list[int] = field(default_factory=list)
     blocks: dict[str, list[tuple[PlainHandle, ...]]] = field(default_factory=dict)
     sizes: dict[str, list[int]] = field(default_factory=dict)
     weights: dict[str, list[float]] = field(default_factory=dict)
     owners: dict[str, dict[int, int]] = field(default_factory=dict)
+    awaited: dict[str, dict[int, Item]] = field(default_factory=dict)
     gradients: dict[str, dict[int, PlainHandle]] = field(default_factory=dict)
     backward: set[int] = field(default_factory=set)  # items whose backward is not done
     waiting_for: set[str] = field(default_factory=set)  # workers of the present barrier
@@ -119,7 +206,10 @@ class Step:
     tokens: int = 0
 
     def record(self, stream: str, consumer: str) -> "Record":
-        return self.records.setdefault((stream, consumer), Record())
+        found = self.records.get((stream, consumer))
+        if found is None:
+            found = self.records[stream, consumer] = Record()
+        return found
 
 
 @dataclass(slots=True)
@@ -137,7 +227,17 @@ class Record:
 
 @dataclass(slots=True)
 class State:
-    """The orchestrator. `pending` steps run in order; later ones only ahead."""
+    """The orchestrator. `steps` run in order; later ones only ahead.
+
+    living: worker by the token of its present process. retired: by the token of a lost process,
+    blocks in its segment that somebody will read yet. calls: by (token of who asked, its number).
+    queued: by engine group, calls that wait for an engine to be ready.
+    published: by module, the weights that its engines have. loading: by engine, what it was told
+    to load and has not. restarts: made so far, of both kinds, by all attempts at the run.
+    routes: by variant. rosters: by group, of those that are handed items.
+    stale: work of any kind may have become possible; done: the item whose end is all that has
+    happened since the last look.
+    """
 
     plan: Plan
     options: RunOptions
@@ -167,7 +267,23 @@ class State:
     updates: dict[str, int] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     initial_digests: dict[str, str] = field(default_factory=dict)
-    published: dict[str, PlainHandle] = field(default_factory=dict)  # by module, being loaded
+    modules: dict[str, ModulePhase] = field(default_factory=dict)  # trained ones
+    published: dict[str, Published] = field(default_factory=dict)
+    loading: dict[str, deque[Published]] = field(default_factory=dict)
+    living: dict[str, str] = field(default_factory=dict)
+    retired: dict[str, int] = field(default_factory=dict)
+    calls: dict[tuple[str, int], OpenCall] = field(default_factory=dict)
+    queued: dict[str, list[tuple[str, str, tuple[PlainCall, ...]]]] = field(default_factory=dict)
+    call_record: Record = field(default_factory=Record)
+    gate_again: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)  # by position
+    restarts: int = 0
+    quarantine: Quarantine = field(init=False)
+    stale: bool = True
+    done: Item | None = None
+    groups: dict[str, list[Worker]] = field(init=False)
+    rosters: dict[str, Roster] = field(init=False)
+    routes: list[Routes] = field(init=False)
+    gate_from: int = 0  # positions before it were trained before this attempt
     clock: float = 0.0  # end of the last training step
     gate_recorded: int = 0  # source positions whose verdicts have been counted
     checkpoint_at: float = 0.0  # when the last checkpoint was asked for
@@ -175,12 +291,22 @@ class State:
     saving: dict[int, set[str]] = field(default_factory=dict)  # by step, workers not done saving
     snapshots: dict[int, bytes] = field(default_factory=dict)  # by step, until all have saved
 
+    def __post_init__(self) -> None:
+        self.quarantine = Quarantine(self.plan.graph)
+        self.groups = {group.name: [] for group in self.plan.groups}
+        for worker in self.workers.values():
+            self.groups[worker.group.name].append(worker)
+        handed = [group.name for group in self.plan.groups if group.kind != "engine"]
+        self.rosters = {name: Roster(self.groups[name]) for name in handed}
+        variants = range(1 + len(self.topology.variants()))
+        self.routes = [routes_of(self.topology, v, exact=self.exact) for v in variants]
+
     @property
     def exact(self) -> bool:
         return self.options.exact
 
     def in_group(self, group: str) -> list[Worker]:
-        return [worker for worker in self.workers.values() if worker.group.name == group]
+        return self.groups[group]
 
     def finish_records(self, step: Step) -> None:
         """Add a finished step's conservation to the run's. Raises InternalError for a lost one."""
@@ -193,8 +319,8 @@ class State:
             total.dropped += record.dropped
 
 
-def new_state(plan: Plan, options: RunOptions) -> State:
-    """The state before anything has happened."""
+def new_state(plan: Plan, options: RunOptions, quarantined: Iterable[int] = ()) -> State:
+    """The state before anything has happened. quarantined: samples that are put aside."""
     workers: dict[str, Worker] = {}
     for group in plan.groups:
         for index in range(group.replicas):
@@ -203,5 +329,8 @@ def new_state(plan: Plan, options: RunOptions) -> State:
     steps = plan.graph.steps if options.steps is None else options.steps
     topology = Topology(plan)
     state = State(plan=plan, options=options, total_steps=steps, topology=topology, workers=workers)
+    state.quarantine = Quarantine(plan.graph, quarantined)
     state.updates = dict.fromkeys(topology.trained_modules(), 0)
+    state.modules = dict.fromkeys(topology.trained_modules(), ModulePhase.CURRENT)
+    state.living = {worker.token: worker.name for worker in workers.values()}
     return state

@@ -1,7 +1,9 @@
 """Time and memory of a described model on a described device (Williams et al. 2009, roofline).
 
-FLOPs of a decoder token forward: 2 a parameter, and 2 * 2 * width * length / 2 a layer for causal
-attention over `length` tokens; backward takes twice the forward. Activations kept for backward:
+FLOPs of a token forward: 2 a parameter, and 2 * 2 * width * length a layer for attention over
+`length` tokens, half of it where attention is causal. Over segments of several lengths the sum of
+their squares counts, so that `length` is their mean square over their mean (`attended`). Backward
+takes twice the forward. Activations kept for backward:
 about 17 * width + 2.5 * heads * length elements a token and layer (Korthikanti et al.,
 arXiv 2205.05198, in elements), and the logits.
 
@@ -25,12 +27,18 @@ KERNEL_SECONDS = 5e-6  # launch of one operation of torch's
 KERNELS_A_LAYER = 20
 GENERIC_PARAMETERS = 1_000_000  # of a module without a description
 
+BOTH_WAYS = ("vit", "encoder")
+"""Kinds of models whose tokens attend to those behind them too."""
+
 BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A model as far as its cost goes. bytes: of one parameter. activation_bytes: a token."""
+    """A model as far as its cost goes. bytes: of one parameter. activation_bytes: a token.
+
+    causal: whether a token attends only to those before it, as in a decoder.
+    """
 
     parameters: int
     layers: int
@@ -38,10 +46,12 @@ class Shape:
     bytes: int
     dtype: str
     activation_bytes: float
+    causal: bool = True
 
     def flops_a_token(self, length: float) -> float:
         """Of a forward over one token of a sequence of `length`."""
-        return 2.0 * self.parameters + 2.0 * self.layers * self.width * length
+        seen = length / 2 if self.causal else length
+        return 2.0 * self.parameters + 4.0 * self.layers * self.width * seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +104,18 @@ def shape_of(module: Module) -> Shape:
         bytes=size,
         dtype=module.dtype,
         activation_bytes=elements * size + 4 * int(said.get("vocab") or 0),
+        causal=said.get("kind") not in BOTH_WAYS,
     )
+
+
+def attended(mean: float, deviation: float) -> float:
+    """Tokens that a token's attention spans, of segments with that mean and standard deviation:
+    the sum of squared lengths over the sum of lengths.
+
+    >>> attended(3.0, 1.0) == (2**2 + 4**2) / (2 + 4)
+    True
+    """
+    return mean + deviation**2 / mean if mean > 0 else mean
 
 
 def kv_bytes(module: Module) -> int:

@@ -6,12 +6,20 @@ work has for itself; who shares one, and for how long, is the simulator's questi
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from flowgraph.ir.cluster import Cluster
-from flowgraph.ir.graph import Agent, Graph, Module, Stage
-from flowgraph.ir.plan import Plan, WorkerGroup
-from flowgraph.runtime.policy.roofline import SAMPLE_TOKENS, Device, Shape, device_of, shape_of
+from flowgraph.ir.graph import Graph, Stage
+from flowgraph.ir.plan import Plan, Task, WorkerGroup
+from flowgraph.runtime.policy.roofline import (
+    SAMPLE_TOKENS,
+    Device,
+    Shape,
+    device_of,
+    device_of_kind,
+    kv_bytes,
+    shape_of,
+)
 
 STAGE_SECONDS = 2e-4
 """What the user's code takes a sample or a trajectory. Only a profile can know."""
@@ -42,7 +50,8 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTimes:
-    """One engine. read_s: the weights' way from memory, under which no iteration can be.
+    """One engine. read_s: the weights' way from memory, under which no iteration can be;
+    row_read_s: that of a running call's keys and values.
 
     prefill_s: a prefill, whatever is in it. iteration_s: a decode step, whatever is in it; row_s:
     each running call in it. load_s: new weights.
@@ -53,6 +62,7 @@ class EngineTimes:
     iteration_s: float = 0.0
     row_s: float = 0.0
     read_s: float = 0.0
+    row_read_s: float = 0.0
     load_s: float = 0.0
 
     def prefill(self, tokens: float) -> float:
@@ -61,7 +71,7 @@ class EngineTimes:
 
     def iteration(self, rows: float) -> float:
         """Seconds of one decode step for `rows` running calls."""
-        return self.iteration_s + max(self.read_s, self.row_s * rows)
+        return self.iteration_s + max(self.read_s + self.row_read_s * rows, self.row_s * rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +113,23 @@ class StepTimes:
     measured: bool = False
 
 
-def engine_times(shape: Shape, device: Device, *, prompt: float, response: float) -> EngineTimes:
-    """From a roofline; prompt, response: tokens of a call, which attention looks at."""
+def engine_times(
+    shape: Shape, device: Device, *, prompt: float, response: float, kv_bytes: int = 0
+) -> EngineTimes:
+    """From a roofline; prompt, response: tokens of a call, which attention looks at.
+
+    kv_bytes: of a token's keys and values. In the mean half of a response is there when the next
+    token of it is decoded.
+    """
+    context = prompt + response / 2
     return EngineTimes(
         prefill_s=device.launches(shape),
         prefill_token_s=device.compute(shape, tokens=1.0, length=prompt, passes=1),
         iteration_s=device.launches(shape),
-        row_s=shape.flops_a_token(prompt + response) / device.peak(shape),
+        # One token looks at all before it, a causal sequence's tokens at half of it in the mean.
+        row_s=shape.flops_a_token(2 * context) / device.peak(shape),
         read_s=shape.parameters * shape.bytes / device.bandwidth,
+        row_read_s=kv_bytes * context / device.bandwidth,
         load_s=2.0 * shape.parameters * shape.bytes / device.bandwidth,
     )
 
@@ -172,24 +191,37 @@ def expected(values: Mapping[str, object], name: str, default: float) -> float:
 
 
 def estimated(plan: Plan) -> StepTimes:
-    """The times of a plan's work from its models' descriptions; nothing is run."""
-    device = device_of(plan.cluster)
-    graph = plan.graph
+    """The times of a plan's work as the passes took them for its layouts, measured ones included;
+    from its models' descriptions where the plan does not say. Nothing is run."""
+    graph, told = plan.graph, plan.prediction.times
     trained = [m.name for m in graph.modules if m.trainable is not False]
+    devices = {group.name: _device(plan, group) for group in plan.groups}
+    sample = told.get("host.sample_s", STAGE_SECONDS)
+    models = [group.name for group in plan.groups if group.kind != "stage"]
     return StepTimes(
-        hosts={task.name: HostTimes() for task in plan.tasks if task.kind == "host"},
+        hosts={task.name: HostTimes(sample_s=sample) for task in plan.tasks if task.kind == "host"},
         engines={
-            group.name: _engine(graph.agent(group.agents[0]), graph.module(group.module), device)
+            group.name: _engine(plan, group, devices[group.name])
             for group in plan.groups
             if group.kind == "engine"
         },
         tasks={
-            task.name: _task(graph, graph.stage(task.stages[-1]), device)
+            task.name: _task(plan, task, devices.get(task.group, device_of(plan.cluster)))
             for task in plan.tasks
             if task.kind != "host"
         },
-        updates={name: update_seconds(shape_of(graph.module(name)), device) for name in trained},
+        updates={
+            name: told.get(
+                f"{name}.gang.update_s",
+                update_seconds(
+                    shape_of(graph.module(name)),
+                    devices.get(f"{name}.gang", device_of(plan.cluster)),
+                ),
+            )
+            for name in trained
+        },
         saves={name: save_seconds(shape_of(graph.module(name))) for name in trained},
+        measured=bool(models) and {*models} <= {*plan.prediction.measured},
     )
 
 
@@ -197,27 +229,65 @@ PROMPT_TOKENS, RESPONSE_TOKENS = 32, 32
 """Of a call whose agent says nothing."""
 
 
-def _engine(agent: Agent, module: Module, device: Device) -> EngineTimes:
-    return engine_times(
+def _device(plan: Plan, group: WorkerGroup) -> Device:
+    """What the group is placed on."""
+    if not group.places:
+        return device_of(plan.cluster)
+    node = next(node for node in plan.cluster.nodes if node.name == group.places[0].node)
+    return device_of_kind(plan.cluster.kind(node.device))
+
+
+def _engine(plan: Plan, group: WorkerGroup, device: Device) -> EngineTimes:
+    agent, module = plan.graph.agent(group.agents[0]), plan.graph.module(group.module)
+    times = engine_times(
         shape_of(module),
         device,
         prompt=expected(agent.expect, "prompt", PROMPT_TOKENS),
         response=expected(agent.expect, "response", RESPONSE_TOKENS),
+        kv_bytes=kv_bytes(module),
     )
+    told = plan.prediction.times
+    found = {
+        field.name: told[name]
+        for field in fields(EngineTimes)
+        if (name := f"{group.name}.{field.name}") in told
+    }
+    return replace(times, **found)
 
 
-def _task(graph: Graph, stage: Stage, device: Device) -> TaskTimes:
+def _task(plan: Plan, task: Task, device: Device) -> TaskTimes:
+    graph, stage = plan.graph, plan.graph.stage(task.stages[-1])
     shape = shape_of(graph.module(stage.modules[0]))
     has_tokens = graph.stream(stage.inputs[0]).type.field("tokens") is not None
     make = train_times if stage.op == "train" else apply_times
     a_record = 1.0 if has_tokens else float(SAMPLE_TOKENS)
     times = make(shape, device, length=SAMPLE_TOKENS, a_record=a_record)
+    told = plan.prediction.times
+    weight = told.get(f"{task.group}.{'token_s' if has_tokens else 'record_s'}")
+    item = told.get(f"{task.group}.item_s")
+    if weight is not None and item is not None:
+        return _as_told(graph, stage, times, weight, item)
     if reference := stage.attributes.get("reference"):
         other = shape_of(graph.module(str(reference)))
         more = device.compute(other, tokens=1.0, length=SAMPLE_TOKENS, passes=1) * a_record
-        return TaskTimes(
+        return replace(
+            times,
             item_s=times.item_s + device.launches(other),
             weight_s=times.weight_s + more,
-            evaluate=times.evaluate,
         )
     return times
+
+
+def _as_told(graph: Graph, stage: Stage, times: TaskTimes, weight: float, item: float) -> TaskTimes:
+    """A gang's seconds are of forward and backward where its module is trained."""
+    trained = {name for s in graph.by_op("train") for name in s.modules}
+    if stage.op == "train":
+        return replace(times, weight_s=weight, item_s=item)
+    if stage.modules[0] not in trained:
+        return TaskTimes(weight_s=weight, item_s=item)
+    return TaskTimes(
+        weight_s=weight / 3,
+        item_s=item / 3,
+        backward_weight_s=2 * weight / 3,
+        backward_item_s=2 * item / 3,
+    )

@@ -6,20 +6,25 @@ functions run in the main thread, so `breakpoint()` works in them.
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan, Task
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.engine.interface import Completion
 from flowgraph.runtime.engine.torch_engine import TorchEngine
+from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.orchestrator.quarantine import Quarantine, walk
 from flowgraph.runtime.orchestrator.state import Record
 from flowgraph.runtime.progress import (
     EvaluationFinished,
     Observer,
     Progress,
+    PutAside,
     RunResult,
     RunStarted,
     StepFinished,
@@ -29,8 +34,10 @@ from flowgraph.runtime.progress import (
 from flowgraph.runtime.reference.step_pass import Pass
 from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.stages.calls import CallPort
+from flowgraph.runtime.stages.faults import in_variant
 from flowgraph.runtime.stages.host import HostResult, HostTask
 from flowgraph.runtime.stages.pump import TurnLoop, run_ready, wait
+from flowgraph.runtime.stages.retries import tried
 from flowgraph.runtime.topology import Topology, evaluation_due
 from flowgraph.runtime.trainer.collective import Alone
 from flowgraph.runtime.trainer.interface import UpdateOrder
@@ -40,19 +47,23 @@ from flowgraph.runtime.worker.entry import prepare_torch
 from flowgraph.runtime.worker.recording import Recorder
 
 
-def run_reference(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
+def run_reference(
+    plan: Plan, options: RunOptions, observe: Observer, quarantined: Iterable[int] = ()
+) -> RunResult:
     """Run the plan's graph to the end in this process.
 
+    quarantined: samples that are put aside from the start. One more that fails is put aside as in a
+    run, up to `options.quarantine`: all is done again from the first step without it.
     Raises StageFailed where a worker of a run would, and ConfigurationError for a run directory
     that exists.
     """
     directory = RunDirectory.create(options, plan)
     prepare_torch(options.exact)
     try:
-        result = Reference(plan, options, observe, directory).run()
+        result = _attempts(plan, options, observe, directory, set(quarantined))
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        directory.outcome("interrupted" if interrupted else "failed", error=str(error))
+        directory.ended_early(error, "interrupted" if interrupted else "failed")
         raise
     else:
         directory.finished(result)
@@ -61,11 +72,46 @@ def run_reference(plan: Plan, options: RunOptions, observe: Observer) -> RunResu
     return result
 
 
+def _attempts(
+    plan: Plan,
+    options: RunOptions,
+    observe: Observer,
+    directory: RunDirectory,
+    quarantined: set[int],
+) -> RunResult:
+    cause = ""
+    while True:
+        directory.journal.attempt(directory.rewind(None), cause)
+        try:
+            return Reference(plan, options, observe, directory, quarantined).run()
+        except StageFailed as error:
+            count = len(directory.journal.quarantined())
+            if error.sample is None or error.evaluating or count >= options.quarantine:
+                raise
+            place = "" if error.at is None else str(error.at)
+            directory.journal.quarantine(error.sample, error.stage, error.cause, place, error.trace)
+            quarantined.add(error.sample)
+            cause = error.what
+            aside = PutAside(
+                sample=error.sample,
+                stage=error.stage,
+                cause=error.cause,
+                count=count + 1,
+                of=options.quarantine,
+            )
+            observe(aside)
+
+
 class Reference:
     """Everything a run has, in one place: host tasks, an engine an agent, one rank a module."""
 
     def __init__(
-        self, plan: Plan, options: RunOptions, observe: Observer, directory: RunDirectory
+        self,
+        plan: Plan,
+        options: RunOptions,
+        observe: Observer,
+        directory: RunDirectory,
+        quarantined: Iterable[int] = (),
     ) -> None:
         self.plan = plan
         self.topology = Topology(plan)
@@ -111,6 +157,8 @@ class Reference:
         self._next_item = 0
         self._cursor = 0  # source position that the filters see next
         self._admitted: list[int] = []
+        self._quarantine = Quarantine(plan.graph, quarantined)
+        self._source_size = self.source_size(0)  # as the orchestrator is told it: at the start
 
     def run(self) -> RunResult:
         self._tell(WorkerStarted(name="reference", stage="all", pid=os.getpid()))
@@ -144,20 +192,24 @@ class Reference:
         batch = self.plan.schedule.batch
         source = self.plan.graph.by_op("source")[0]
         at_end = source.attributes.get("at_end", "loop")
-        size = self.source_size(0)
+        size = self._source_size
         gate = next((task for task in self.plan.tasks if not task.gated), None)
         unit = self.topology.unit_samples(self._options.exact) if gate else batch
-        while len(self._admitted) < batch:
+        if gate is None:
+            found, self._cursor = walk(
+                self._quarantine, self._cursor, batch, size=size, loop=at_end == "loop"
+            )
+            self._admitted += found
+        while gate is not None and len(self._admitted) < batch:
             block = range(self._cursor, self._cursor + unit)
             if at_end != "loop" and size >= 0:
                 block = range(block.start, min(block.stop, size))
-            if not block:
+            if not block or self._quarantine.everything(block.start, size):
                 break
             self._cursor = block.stop
-            if gate is None:
-                self._admitted += block
-            else:
-                item = self.item(gate, 0, -1, 0, (0,), (tuple(block),), {})
+            seen = tuple(at for at in block if not self._quarantine.excludes(at, size))
+            if seen:
+                item = self.item(gate, 0, -1, 0, (0,), (seen,), {})
                 self._admitted += self.host([(gate, item)])[0].kept
         taken, self._admitted = self._admitted[:batch], self._admitted[batch:]
         if len(taken) < batch and at_end == "drop":
@@ -222,7 +274,8 @@ class Reference:
             size = self.source_size(variant)
             count = int(stage.attributes["samples"])
             work = Pass(self, variant, step, tuple(range(count if size < 0 else min(count, size))))
-            work.part(0)
+            with in_variant(variant):
+                work.part(0)
             figures = {
                 name if scope == stage.name else f"{scope}.{name}": value
                 for scope, named in work.means().items()
@@ -256,8 +309,11 @@ class Reference:
 
     def host(self, work: list[tuple[Task, Item]]) -> list[HostResult]:
         """Run host items together; engines are advanced when their functions wait for them."""
+        retries = 0 if self._options.only is not None else self._options.retries
         running = [
-            self._loop.create_task(self._hosts[task.name].run(item, self._port))
+            self._loop.create_task(
+                tried(partial(self._hosts[task.name].run, item, self._port), retries)
+            )
             for task, item in work
         ]
         while True:
@@ -319,6 +375,7 @@ class Reference:
             evaluations=self._evaluations,
             weights_digest={n: rank.weights_digest() for n, rank in sorted(self._ranks.items())},
             initial_digest=dict(sorted(self._initial.items())),
+            quarantined=len(self._quarantine.samples),
         )
         workers = ({"name": "reference", "stage": "all", "pid": os.getpid()},)
         return replace(result, workers=workers)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowgraph.runtime.messages import Free, Message, PlainHandle
+from flowgraph.runtime.messages import Free, FromWorker, Message, PlainHandle
 from flowgraph.runtime.simulate.blocks import Want
 from flowgraph.runtime.simulate.timeline import Span
 
@@ -35,6 +36,8 @@ class Actor:
         self.world = world
         self.worker = worker
         self.name = worker.name
+        self.incarnation = worker.incarnation
+        self.token = worker.token
         self.inbox: deque[Message] = deque()
         self.dead = False
         self.waits: dict[str, float] = {}
@@ -104,7 +107,7 @@ class Actor:
     def _write(self) -> None:
         assert self._wants is not None
         while self._wants:
-            handle = self.world.blocks.write(self.name, self._wants[0])
+            handle = self.world.blocks.write(self.token, self._wants[0])
             if handle is None:
                 self._cause = "room in the pool"
                 return
@@ -122,13 +125,19 @@ class Actor:
             return
         self.inbox = deque(m for m in self.inbox if not isinstance(m, Free))
         for message in freed:
-            self.world.blocks.free(self.name, message)
+            self.world.blocks.free(self.token, message)
         self._write()
         if self._wants is None:
             self.go()
 
-    def send(self, message: Message) -> None:
-        self.world.up(self.name, message)
+    def send(self, message: FromWorker) -> None:
+        if self.incarnation:
+            message = replace(message, incarnation=self.incarnation)
+        self.world.up(self.token, message)
+
+    def succeed(self, lost: Actor) -> None:
+        """Go on with the books of the worker's lost process."""
+        self.waits, self.worked, self.trained = lost.waits, lost.worked, lost.trained
 
     def account(self) -> None:
         """Book the time since the last change to what was waited for."""

@@ -20,6 +20,11 @@ class Attempts:
     def last(self) -> World:
         return self.worlds[-1]
 
+    @property
+    def restarts(self) -> int:
+        """Of both kinds: workers replaced alone, and returns to a checkpoint."""
+        return self.last.state.restarts
+
 
 def run_attempts(setting: Setting) -> Attempts:
     """Run the plan in virtual time, replacing lost workers as often as the options allow."""
@@ -37,14 +42,21 @@ def run_attempts(setting: Setting) -> Attempts:
         attempts.progress += world.progress
         checkpoint = world.commits[-1] if world.commits else checkpoint
         lost = world.abort is not None and world.abort.lost
-        if not lost or len(attempts.worlds) > setting.options.restarts:
+        if not lost or attempts.restarts >= setting.options.restarts:
             return attempts
         done = checkpoint.step if checkpoint else 0
         attempts.progress = [told for told in attempts.progress if _stays(told[1], done)]
         now = world.clock.now
         attempts.timeline.marks.append(Mark(time=now, what=f"restart from step {done}"))
         trained = [entry for entry in world.ledger.entries if entry[1] < done]
-        world = World(setting, attempts.timeline, began=now, checkpoint=checkpoint, trained=trained)
+        world = World(
+            setting,
+            attempts.timeline,
+            began=now,
+            checkpoint=checkpoint,
+            trained=trained,
+            restarts=attempts.restarts + 1,
+        )
 
 
 def _stays(progress: Progress, done: int) -> bool:

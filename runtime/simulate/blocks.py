@@ -1,7 +1,7 @@
 """Pools without payload: who holds how much, of which stream, and that no block is lost.
 
-Laws: a block is freed once, by its owner, after it was written; nobody reads a block that is not
-there; no pool holds more than its budget.
+Laws: a block is freed once, by its owner, after it was written, or goes with the segment of a lost
+owner; nobody reads a block that is not there; no pool holds more than its budget.
 """
 
 from dataclasses import dataclass, field
@@ -29,16 +29,17 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Want:
-    """A block that a worker is to write."""
+    """A block that a worker is to write. apart: in memory of its own, as weights are."""
 
     stream: str
     records: int
     bytes: int
+    apart: bool = False
 
 
 @dataclass(slots=True)
 class Blocks:
-    """All blocks of all workers. written, freed: how many there were."""
+    """All blocks of all processes, by their tokens. written, freed: how many there were."""
 
     budget: int
     live: dict[tuple[str, int, int], Want] = field(default_factory=dict)
@@ -52,11 +53,12 @@ class Blocks:
         pool = self.pools.setdefault(owner, Level())
         if want.bytes > self.budget:
             raise InternalError(f"a block of '{want.stream}' is larger than a whole pool")
-        if pool.bytes + want.bytes > self.budget:
+        if not want.apart and pool.bytes + want.bytes > self.budget:
             return None
         self.written += 1
         self.live[(owner, self.written * 64, self.written)] = want
-        pool.add(want.records, want.bytes)
+        if not want.apart:
+            pool.add(want.records, want.bytes)
         self.streams.setdefault(want.stream, Level()).add(want.records, want.bytes)
         return (owner, 0, 0, self.written * 64, want.bytes, self.written, want.records, ())
 
@@ -65,9 +67,18 @@ class Blocks:
             want = self.live.pop((owner, offset, generation), None)
             if want is None:
                 raise InternalError(f"{owner} was told to free block {generation}, which is gone")
-            self.freed += 1
+            self._end(owner, want)
+
+    def close(self, owner: str) -> None:
+        """A lost process's segment ends, with what it had written and nobody was told of."""
+        for key in [key for key in self.live if key[0] == owner]:
+            self._end(owner, self.live.pop(key))
+
+    def _end(self, owner: str, want: Want) -> None:
+        self.freed += 1
+        if not want.apart:
             self.pools[owner].add(-want.records, -want.bytes)
-            self.streams[want.stream].add(-want.records, -want.bytes)
+        self.streams[want.stream].add(-want.records, -want.bytes)
 
     def read(self, handle: PlainHandle) -> Want:
         """What the block holds. Raises InternalError when it was freed already."""

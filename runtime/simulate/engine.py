@@ -52,7 +52,7 @@ class SimEngine(Actor):
                     self._load(message)
                     return
                 case Free():
-                    self.world.blocks.free(self.name, message)
+                    self.world.blocks.free(self.token, message)
                 case Stop():
                     self.send(Stopped(worker=self.name, digest="", initial_digest=""))
                 case _:
@@ -107,7 +107,6 @@ class SimEngine(Actor):
                 tokens += call.tokens
         self._running = [call for call in self._running if call.left > 0]
         for origin, completions in answers.items():
-            self.world.calls_answered += len(completions)
             message = Generated(
                 worker=self.name,
                 origin=origin,

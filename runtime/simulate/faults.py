@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.runtime.randomness import key
 
-Kind = Literal["slow", "delay", "partition", "crash"]
+Kind = Literal["slow", "delay", "partition", "crash", "duplicate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,9 @@ class Fault:
 
     slow: its work takes `factor` times as long. delay: each message to and from it takes up to
     `seconds` longer, each another time. partition: its messages wait until the fault is over.
-    crash: it is gone at `start_s`. start_s, end_s: in virtual seconds; `end_s` 0 is for ever.
+    crash: it is gone at `start_s`. duplicate: some of its messages come again, up to `seconds`
+    later, which no connection does: the orchestrator must not take a word twice. start_s, end_s:
+    in virtual seconds; `end_s` 0 is for ever.
     """
 
     kind: Kind
@@ -59,6 +61,20 @@ class Faults:
             elif fault.kind == "partition" and fault.on(worker, sent):
                 time = max(time, fault.end_s)
         return time
+
+    def again(self, worker: str, number: int, arrived: float) -> float | None:
+        """When message `number` of the worker comes for the second time; None for never."""
+        for place, fault in enumerate(self.faults):
+            if fault.kind == "duplicate" and fault.on(worker, arrived):
+                drawn = key(self.seed, place, worker, "again", number)
+                if drawn[4] % 4 == 0:
+                    share = int.from_bytes(drawn[:4], "little") / (1 << 32)
+                    return arrived + fault.seconds * share
+        return None
+
+    def overtakes(self, token: str) -> bool:
+        """Whether the word of this process's end comes before its last messages."""
+        return key(self.seed, "overtakes", token)[0] % 2 == 0
 
 
 _FIELDS = {f.name for f in fields(Fault)}

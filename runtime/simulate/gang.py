@@ -37,7 +37,7 @@ class SimGang(Actor):
             case Save():
                 self._save(message)
             case Free():
-                self.world.blocks.free(self.name, message)
+                self.world.blocks.free(self.token, message)
             case Stop():
                 self.send(Stopped(worker=self.name, digest="", initial_digest=""))
             case _:
@@ -149,7 +149,8 @@ class SimGang(Actor):
                 self.world.ledger.updated(module, message)
             wants = []
             if message.publish and self.worker.index == 0:
-                wants = [Want(stream="weights", records=1, bytes=self.world.weight_bytes(module))]
+                size = self.world.weight_bytes(module)
+                wants = [Want(stream="weights", records=1, bytes=size, apart=True)]
             self.write(wants, lambda handles: self._updated(message, handles, seconds))
 
         self.work(seconds, "update", ended, step=message.step)

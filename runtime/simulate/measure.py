@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import msgpack
-
 from flowgraph.ir.binary import decode as decode_plan
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.messages import Message, decode
+from flowgraph.runtime.journal_reader import read_messages
+from flowgraph.runtime.messages import Message
 from flowgraph.runtime.policy.step_time import (
     EVENT_SECONDS,
     EngineTimes,
@@ -51,17 +50,15 @@ class CpuTime:
 
 def read_run(folder: Path) -> tuple[Plan, Iterator[Logged]]:
     """A run directory's plan and messages. Raises ConfigurationError when it is none."""
-    plan_file, events = folder / "plan.fgplan", folder / "events.msgpack"
+    plan_file = folder / "plan.fgplan"
     try:
         plan = decode_plan(plan_file.read_bytes(), str(plan_file))
-        stream = events.open("rb")
     except OSError as error:
         raise ConfigurationError(
             f"{folder} is no run directory: {error.strerror}",
             hint="a folder that `flowgraph run` made",
         ) from error
-    unpacker = msgpack.Unpacker(stream, raw=False, max_buffer_size=1 << 30)
-    return plan, ((now, sent, worker, decode(data)) for now, sent, worker, data in unpacker)
+    return plan, read_messages(folder)
 
 
 def measure(plan: Plan, messages: Iterable[Logged], cpu: CpuTime | None = None) -> Measured:

@@ -109,6 +109,9 @@ class _Reader:
         busy = getattr(message, "busy_s", 0.0)
         self.seen.busy[worker] = self.seen.busy.get(worker, 0.0) + busy
         match message:
+            case Ready() if message.incarnation:
+                self._turns.pop(worker, None)  # what its lost process had is others' now
+                self._open.pop(worker, None)
             case Ready():
                 if worker in self._ready:
                     self._forget()  # another attempt: items and calls are numbered anew
@@ -220,12 +223,15 @@ class _Reader:
         rows = self.seen.engines.setdefault(group.name, [])
         same = message.busy_s == 0.0 and bool(rows)  # another origin's share of one answer
         calls = self._open.setdefault(worker, {})
-        done = [calls[(message.origin, completion[0])] for completion in message.completions]
+        known = [c for c in message.completions if (message.origin, c[0]) in calls]
+        if not known:
+            return  # of a process that was lost meanwhile
+        done = [calls[(message.origin, completion[0])] for completion in known]
         now = max([self._answers.get(worker, 0) - same, *(call.turn for call in done)])
         self._answers[worker] = now + 1
         running = list(islice((call for call in calls.values() if call.turn <= now), group.slots))
         iterations = 0
-        for completion, call in zip(message.completions, done, strict=True):
+        for completion, call in zip(known, done, strict=True):
             identity = (message.origin, completion[0])
             tokens = len(completion[1]) // TOKEN_BYTES
             del calls[identity]

@@ -70,7 +70,7 @@ def result_of(attempts: Attempts) -> SimResult:
     return SimResult(
         outcome=outcome,
         cause=cause,
-        restarts=len(attempts.worlds) - 1,
+        restarts=attempts.restarts,
         steps=len(finished),
         seconds=elapsed,
         step_s={f"p{p}": quantile(seconds, p / 100) for p in (10, 50, 90)},
@@ -175,10 +175,10 @@ def _stalls(attempts: Attempts, count: int) -> dict[str, dict[str, float]]:
 def _queues(world: World) -> dict[str, Any]:
     pools: dict[str, int] = {}
     engines: dict[str, int] = {}
-    for name, actor in world.actors.items():
+    for actor in world.actors.values():
         group = actor.worker.group.name
-        if name in world.blocks.pools:
-            pools[group] = max(pools.get(group, 0), world.blocks.pools[name].most_bytes)
+        if actor.token in world.blocks.pools:
+            pools[group] = max(pools.get(group, 0), world.blocks.pools[actor.token].most_bytes)
         if isinstance(actor, SimEngine):
             engines[group] = max(engines.get(group, 0), actor.most_waiting)
     return {
@@ -206,7 +206,11 @@ def _conservation(world: World) -> dict[str, Any]:
             "freed": world.blocks.freed,
             "in_flight": len(world.blocks.live),
         },
-        "calls": {"issued": world.calls_issued, "answered": world.calls_answered},
+        "calls": {
+            "issued": world.state.call_record.admitted,
+            "answered": world.state.call_record.consumed,
+            "dropped": world.state.call_record.dropped,
+        },
         "updates": dict(world.state.updates),
         "gradients": {"added": len(world.ledger.entries), "unused": world.ledger.unused},
     }

@@ -81,7 +81,7 @@ class SimStage(Actor):
                 for (call,) in message.completions:
                     self._answer(call, turn)
             case Free():
-                self.world.blocks.free(self.name, message)
+                self.world.blocks.free(self.token, message)
             case Stop():
                 return True
             case _:
@@ -145,7 +145,6 @@ class SimStage(Actor):
 
     def _end(self, turn: SimTurn) -> None:
         for agent, calls in turn.issued.items():
-            self.world.calls_issued += len(calls)
             self.send(Issued(worker=self.name, agent=agent, calls=tuple(calls)))
         self._spent += turn.seconds
         self._finish(turn.finished)

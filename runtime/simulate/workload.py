@@ -118,9 +118,13 @@ class Workload:
             turns = self._turns(game, variant, sample)
             return sum(turn.prompt + turn.response for turn in turns)
         seen = self._seen.tokens.get(stream)
-        if seen is None:
-            return SAMPLE_TOKENS * self.records(stream, variant, sample)
-        return _quantile(seen, self._uniform("tokens", stream, variant, sample))
+        if seen is not None:
+            return _quantile(seen, self._uniform("tokens", stream, variant, sample))
+        expect = _source(self._plan, stream).attributes.get("expect", {})
+        # One draw for all streams of a sample: its tokens are the same in each.
+        u = self._uniform("tokens", variant, sample)
+        tokens = _round(_spread(expect.get("tokens", SAMPLE_TOKENS), u), u)
+        return max(1, tokens) * self.records(stream, variant, sample)
 
     def _turns(self, game: tuple[str, str], variant: int, sample: int) -> list[Turn]:
         stage, agent = game
@@ -215,6 +219,14 @@ def _levels(plan: Plan, stage: Stage) -> list[list[str]]:
     for name in stage.agents:
         found[level[name]].append(name)
     return found
+
+
+def _source(plan: Plan, stream: str) -> Stage:
+    """The source that a stream comes from, by the first input of each stage."""
+    stage = plan.graph.stage(plan.graph.stream(stream).producer)
+    while stage.inputs:
+        stage = plan.graph.stage(plan.graph.stream(stage.inputs[0]).producer)
+    return stage
 
 
 def _games(plan: Plan, stream: str) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ of different workers may overtake one another in any way. The orchestrator takes
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
+from flowgraph.runtime.incarnation import process_of, token_of
 from flowgraph.runtime.messages import Message, Ready
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.orchestrator.checkpoints import restore
@@ -22,10 +23,13 @@ from flowgraph.runtime.orchestrator.core import step
 from flowgraph.runtime.orchestrator.events import (
     Abort,
     Action,
+    CloseSegment,
     Commit,
     Event,
     Finish,
+    Refuse,
     Send,
+    Start,
     Started,
     Tell,
     WorkerDied,
@@ -82,6 +86,7 @@ class World:
         began: float = 0.0,
         checkpoint: Commit | None = None,
         trained: Iterable[Entry] = (),
+        restarts: int = 0,
     ) -> None:
         self.plan = setting.plan
         self.times = setting.times
@@ -90,6 +95,7 @@ class World:
         self.clock = Clock(began)
         self.began = began
         self.state = new_state(setting.plan, setting.options)
+        self.state.restarts = restarts
         if checkpoint is not None:
             restore(self.state, checkpoint.data)
         self.blocks = Blocks(setting.plan.pool_bytes)
@@ -100,7 +106,8 @@ class World:
         self.result: RunResult | None = None
         self.abort: Abort | None = None
         self.training = False  # whether the present step is a training step
-        self.calls_issued = self.calls_answered = self.events = self.most_inbox = 0
+        self.events = self.most_inbox = 0
+        self.refused: Counter[str] = Counter()
         self._setting = setting
         self._inbox: deque[Event] = deque()
         self._taking = False
@@ -109,6 +116,10 @@ class World:
         self.cores = _cores(setting.plan, self.clock, setting.background)
         self._record_bytes = {
             c.stream: max(1, c.capacity_bytes // c.capacity_records) for c in setting.plan.channels
+        }
+        # Weights that go from device to device are in nobody's pool.
+        self._record_bytes |= {
+            c.stream: 1 for c in setting.plan.channels if c.transport.startswith("device-")
         }
         self.actors = {
             name: KINDS[worker.group.kind](self, worker)
@@ -119,11 +130,8 @@ class World:
         """Until the run ends, or nothing is due any more."""
         setting = self._setting
         self._post(Started())
-        variants = 1 + len(self.state.topology.variants())
-        sizes = {str(variant): setting.source_size for variant in range(variants)}
-        for name in self.actors:
-            ready = Ready(worker=name, pid=0, sizes=sizes)
-            self.clock.at(self.began + setting.start_s, partial(self.up, name, ready))
+        for actor in self.actors.values():
+            self._start(actor)
         for fault in setting.faults.faults:
             # Of an earlier attempt's end, only the first attempt's start is no such end.
             if fault.kind == "crash" and (fault.start_s > self.began or not self.began):
@@ -134,26 +142,51 @@ class World:
             if events < 0:
                 raise InternalError("a simulation does not end")
 
+    def _start(self, actor: Actor) -> None:
+        """The actor's process says that it is ready once it has started."""
+        variants = 1 + len(self.state.topology.variants())
+        sizes = {str(variant): self._setting.source_size for variant in range(variants)}
+        ready = Ready(worker=actor.name, pid=0, sizes=sizes)
+
+        def started() -> None:
+            if not actor.dead:
+                actor.send(ready)
+
+        self.clock.at(self.clock.now + self._setting.start_s, started)
+
+    def _replace(self, start: Start) -> None:
+        lost, worker = self.actors[start.worker], self.state.workers[start.worker]
+        actor = KINDS[worker.group.kind](self, worker)
+        actor.succeed(lost)
+        self.actors[start.worker] = actor
+        self._start(actor)
+
     @property
     def updating(self) -> bool:
         """Whether the present step is at its update."""
         return bool(self.state.steps) and self.state.steps[0].phase is Phase.UPDATING
 
-    def up(self, worker: str, message: Message) -> None:
-        """From a worker to the orchestrator."""
-        self.clock.at(self._arrival(worker, "up"), lambda: self._post(message))
+    def up(self, token: str, message: Message) -> None:
+        """From a worker's process to the orchestrator."""
+        time = self._arrival(token, "up")
+        self.clock.at(time, lambda: self._post(message))
+        again = self._setting.faults.again(
+            process_of(token)[0], self._links[(token, "up")][0], time
+        )
+        if again is not None:
+            self.clock.at(again, lambda: self._post(message))
 
     def _down(self, worker: str, message: Message) -> None:
         actor = self.actors[worker]
-        self.clock.at(self._arrival(worker, "down"), lambda: actor.receive(message))
+        self.clock.at(self._arrival(actor.token, "down"), lambda: actor.receive(message))
 
-    def _arrival(self, worker: str, direction: str) -> float:
-        number, before = self._links.get((worker, direction), (0, 0.0))
+    def _arrival(self, token: str, direction: str) -> float:
+        number, before = self._links.get((token, direction), (0, 0.0))
         time = self._setting.faults.arrival(
-            worker, direction, number, self.clock.now, self.times.wire_s
+            process_of(token)[0], direction, number, self.clock.now, self.times.wire_s
         )
         time = max(time, before)
-        self._links[(worker, direction)] = (number + 1, time)
+        self._links[(token, direction)] = (number + 1, time)
         return time
 
     def _post(self, event: Event) -> None:
@@ -204,22 +237,34 @@ class World:
                 self.commits.append(action)
                 mark = Mark(time=self.clock.now, what=f"checkpoint {action.step}")
                 self.timeline.marks.append(mark)
+            case Start():
+                self._replace(action)
+            case CloseSegment():
+                self.blocks.close(token_of(action.worker, action.incarnation))
+            case Refuse():
+                self.refused[action.reason] += 1
             case Finish():
                 self.result = action.result
             case Abort():
                 self.abort = action
 
     def _crash(self, name: str) -> None:
-        """The process is gone; what it had sent comes first, and then the kernel's word."""
+        """The process is gone; the kernel's word comes after what it had sent, or before some."""
         actor = self.actors[name]
         if actor.dead or self.state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
             return
         actor.dead = True
         self.timeline.marks.append(Mark(time=self.clock.now, what=f"{name} dies"))
         death = WorkerDied(
-            worker=name, how="was killed by signal 9 (SIGKILL)", log=f"logs/{name}.log"
+            worker=name,
+            incarnation=actor.incarnation,
+            how="was killed by signal 9 (SIGKILL)",
+            log=f"logs/{name}.log",
         )
-        self.clock.at(self._arrival(name, "up"), lambda: self._post(death))
+        time = self._arrival(actor.token, "up")
+        if self._setting.faults.overtakes(actor.token):
+            time = self.clock.now
+        self.clock.at(time, lambda: self._post(death))
 
     def _book_waits(self) -> None:
         """At a step's turns everybody begins to wait for something else."""

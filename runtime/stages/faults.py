@@ -1,7 +1,11 @@
 """Turns whatever the user's code raised into one StageFailed that points at the user's line."""
 
+import asyncio
+import bdb
 import inspect
 import os
+import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +17,8 @@ from flowgraph.ir.graph import Stage
 from flowgraph.ir.location import UNKNOWN, Location
 from flowgraph.runtime.failures import FunctionUnavailable, RecordMismatch, StageFailed
 
+DEBUG_HINT = "flowgraph run ... --reference runs your functions where a debugger can be used"
+
 _OURS = Path(__file__).resolve().parents[1]  # the runtime's own folder
 
 
@@ -21,8 +27,40 @@ def blamed(stage: Stage, sample: int | None) -> Iterator[None]:
     """What is raised inside becomes a StageFailed of this stage and sample."""
     try:
         yield
+    except asyncio.CancelledError as error:
+        if _is_cancelled():
+            raise  # by us: its episode has ended
+        raise failure(stage, sample, error) from error
+    except KeyboardInterrupt as error:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise  # somebody pressed Ctrl-C
+        raise failure(stage, sample, error) from error
     except (Exception, SystemExit) as error:  # sys.exit() in a stage is a mistake like any other
         raise failure(stage, sample, error) from error
+
+
+class NoDebugger(FlowgraphError):
+    """`breakpoint()` was called in a worker, where nobody could answer the debugger."""
+
+
+def refuse_breakpoints() -> None:
+    """Make `breakpoint()` an error with a hint, unless the user has set another debugger for it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NoDebugger("breakpoint() in a worker, which has no terminal", hint=DEBUG_HINT)
+
+    if not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = refuse
+
+
+@contextmanager
+def in_variant(variant: int) -> Iterator[None]:
+    """A StageFailed that is raised inside says whether it was an evaluation's. variant: 0: not."""
+    try:
+        yield
+    except StageFailed as error:
+        error.evaluating = variant > 0
+        raise
 
 
 def failure(stage: Stage, sample: int | None, error: BaseException) -> StageFailed:
@@ -38,6 +76,8 @@ def failure(stage: Stage, sample: int | None, error: BaseException) -> StageFail
         )
     trace = "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
     hint = error.hint if isinstance(error, FlowgraphError) else None
+    if isinstance(error, bdb.BdbQuit):
+        cause, hint = f"a debugger in a worker reads nothing ({cause})", DEBUG_HINT
     return StageFailed(stage.name, sample, cause, trace=trace, at=at or declared(stage), hint=hint)
 
 
@@ -57,6 +97,15 @@ def defined(function: Callable[..., object]) -> Location | None:
     """The line where the function is defined, when known."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return Location(_typed(code.co_filename), code.co_firstlineno) if code else None
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was asked to end; else the user's code raised CancelledError."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs: nobody could have asked
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _tail(problem: str) -> str:

@@ -114,7 +114,7 @@ class HostTask:
         if stage.op == "source":
             return Source(stage, types[0], partial(self._reader, stage))
         if stage.op == "filter":
-            return Filter(stage, self._task.gated, function, params)
+            return Filter(stage, types[0], function, params)
         if stage.op == "sink":
             return Sink(stage, function, params)
         if stage.op == "episodes":

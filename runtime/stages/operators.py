@@ -3,7 +3,7 @@
 A unit is computed alone, so that its result does not depend on which units came in one item.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,13 +12,13 @@ import numpy as np
 from flowgraph.ir.graph import Graph, Stage
 from flowgraph.ir.types import SAMPLE, RecordType
 from flowgraph.runtime.batch import Batch, Column
-from flowgraph.runtime.failures import RecordMismatch
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.stages import reshape
 from flowgraph.runtime.stages.calls import CallPort
+from flowgraph.runtime.stages.carried import beside, from_records, without
 from flowgraph.runtime.stages.credit import add_advantage
 from flowgraph.runtime.stages.episodes import Episodes
-from flowgraph.runtime.stages.faults import blamed, mismatch
+from flowgraph.runtime.stages.faults import blamed, failure
 from flowgraph.runtime.stages.records import batch_of, columns, maker
 from flowgraph.runtime.stages.sources import Reader
 
@@ -64,11 +64,14 @@ class Source:
             with blamed(self._stage, sample):
                 records.append(reader.read(sample))
         key = {SAMPLE.name: Column("int64", np.array(samples, np.int64))}
-        return with_key(self._stage, self._type, records, key)
+        return from_records(self._stage, self._type, records, key)
 
 
 class Map:
-    """One record to one record, or a batch of columns to one of the same number of rows."""
+    """One record to one record, or a batch of columns to one of the same number of rows.
+
+    Fields that it `keeps` never pass through the function: they are handed on like the key.
+    """
 
     def __init__(
         self, stage: Stage, type: RecordType, function: Callable[..., Any], params: dict[str, Any]
@@ -79,6 +82,7 @@ class Map:
         self._params = params
         self._make = maker(function)
         self._batched = bool(stage.attributes.get("batched", False))
+        self._carried = (*type.key, *stage.attributes.get("keeps", ()))
 
     async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
         change = self._whole if self._batched else self._each
@@ -89,39 +93,50 @@ class Map:
         for row in batch.to_rows():
             with blamed(self._stage, row["sample"]):
                 made.append(self._function(self._make(row), **self._params))
-        return with_key(self._stage, self._type, made, batch.columns)
+        carried = {name: batch[name] for name in self._carried}
+        return from_records(self._stage, self._type, made, carried)
 
     def _whole(self, batch: Batch) -> Batch:
         if batch.rows == 0:
             return Batch.empty(self._type)
         with blamed(self._stage, None):
             given = self._function(columns(batch), **self._params)
-            made = batch_of(without_key(self._type), given, batch.rows)
-        whole = {**made.columns, **{name: batch[name] for name in self._type.key}}
-        return Batch(batch.rows, {name: whole[name] for name in self._type.names})
+            made = batch_of(without(self._carried, self._type), given, batch.rows)
+            return beside(self._type, made, {name: batch[name] for name in self._carried})
 
 
 class Filter:
-    """Keeps the records for which the function is true."""
+    """Keeps the records for which the function is true; it is handed the fields that it `reads`."""
 
     def __init__(
-        self, stage: Stage, gated: bool, function: Callable[..., Any], params: dict[str, Any]
+        self,
+        stage: Stage,
+        type: RecordType,
+        function: Callable[..., Any],
+        params: dict[str, Any],
     ) -> None:
         self._stage = stage
-        self._gated = gated
+        self._key = frozenset(type.key)
         self._function = function
         self._params = params
         self._make = maker(function)
         self._batched = bool(stage.attributes.get("batched", False))
+        self._reads = frozenset(stage.attributes.get("reads", ()))
 
     async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
-        kept = [batch.take(self._mask(batch)) for batch in inputs[0]]
+        kept = [batch.take(self._mask(self._handed(batch))) for batch in inputs[0]]
         passed = _samples(kept)
         work.passed = passed if work.passed is None else work.passed & passed
-        if self._gated:
-            for sample in sorted(_samples(inputs[0]) - passed):
-                work.dropped.setdefault(sample, f"filter '{self._stage.name}'")
+        for sample in sorted(_samples(inputs[0]) - passed):
+            work.dropped.setdefault(sample, f"filter '{self._stage.name}'")
         return [kept]
+
+    def _handed(self, batch: Batch) -> Batch:
+        """The key and what the function reads: it then decides the same before a map."""
+        if not self._reads:
+            return batch
+        wanted = self._reads | self._key
+        return Batch(batch.rows, {n: c for n, c in batch.columns.items() if n in wanted})
 
     def _mask(self, batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if self._batched and batch.rows:
@@ -199,9 +214,14 @@ class Reshape:
             if self._stage.op == "unnest":
                 return reshape.unnest(batches[0], self._from[0], self._to, attributes["dim"])
             if self._stage.op == "group":
-                by = attributes.get("by", ("sample",))
-                return reshape.group(batches[0], by, int(attributes.get("size", 0)) * sized)
+                return self._grouped(batches[0], int(attributes.get("size", 0)) * sized)
             return reshape.join(batches, self._from, self._to)
+
+    def _grouped(self, batch: Batch, size: int) -> Batch:
+        try:
+            return reshape.group(batch, self._stage.attributes.get("by", ("sample",)), size)
+        except reshape.UnevenGroup as uneven:  # knows the sample, which can be replayed
+            raise failure(self._stage, uneven.sample, uneven) from uneven
 
 
 class Play:
@@ -230,24 +250,6 @@ class Play:
 def tabled_agents(stage: Stage) -> list[str]:
     """The agent whose table each output of an episodes stage is: `<stage>.<agent>`."""
     return [output.removeprefix(f"{stage.name}.") for output in stage.outputs]
-
-
-def without_key(type: RecordType) -> RecordType:
-    """The fields that the user's function gives: the key is carried, never computed."""
-    return RecordType(fields=tuple(f for f in type.fields if f.name not in type.key), key=())
-
-
-def with_key(
-    stage: Stage, type: RecordType, records: Sequence[Any], key: Mapping[str, Column]
-) -> Batch:
-    """The user's records as a batch, with the key columns beside. Raises StageFailed."""
-    samples = key[SAMPLE.name].values
-    try:
-        made = Batch.from_rows(without_key(type), records)
-    except RecordMismatch as error:
-        raise mismatch(stage, samples.tolist(), error) from error
-    whole = {**made.columns, **{name: key[name] for name in type.key}}
-    return Batch(made.rows, {name: whole[name] for name in type.names})
 
 
 def _samples(batches: Sequence[Batch]) -> set[int]:

@@ -62,10 +62,18 @@ def group_offsets(batch: Batch, by: Sequence[str], size: int = 0) -> Int64s:
     return np.concatenate([begin, [batch.rows]]).astype(np.int64, copy=False)
 
 
+class UnevenGroup(ValueError):
+    """A key's rows cannot be divided into groups of the size asked for; `sample` is one of them."""
+
+    def __init__(self, problem: str, sample: int | None) -> None:
+        super().__init__(problem)
+        self.sample = sample
+
+
 def group(batch: Batch, by: Sequence[str], size: int) -> Batch:
     """The rows sorted so that each group is one run.
 
-    Raises ValueError naming the key whose rows groups of `size`, if that is not 0, do not divide.
+    Raises UnevenGroup naming the key whose rows groups of `size`, if that is not 0, do not divide.
     """
     rows = ranked(batch, by)
     in_order = np.array_equal(rows, np.arange(batch.rows))
@@ -76,9 +84,11 @@ def group(batch: Batch, by: Sequence[str], size: int) -> Batch:
         if odd.size:
             at, count = int(bounds[odd[0]]), int(np.diff(bounds)[odd[0]])
             named = ", ".join(f"{name} {sorted_[name].values[at]}" for name in by)
-            raise ValueError(
+            sample = int(sorted_["sample"].values[at]) if "sample" in sorted_.columns else None
+            raise UnevenGroup(
                 f"{named} has {count} rows, which groups of {size} do not divide: "
-                f"{count} = {count // size} x {size} + {count % size}"
+                f"{count} = {count // size} x {size} + {count % size}",
+                sample,
             )
     return sorted_
 

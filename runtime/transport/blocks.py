@@ -23,6 +23,10 @@ class PoolBlocks:
         """Raises StaleHandle or OwnerGone."""
         return self._reader.memory(handle)
 
+    def check(self, handle: Handle) -> None:
+        """Raises StaleHandle when the block was freed since `memory` gave it."""
+        self._reader.memory(handle)
+
     def digests(self, handle: Handle) -> bytes:
         """Of all chunks; raises what `memory` does."""
         found = self._digests.get(_key(handle))
@@ -35,6 +39,10 @@ class PoolBlocks:
         if len(self._digests) > REMEMBERED:
             self._digests.popitem(last=False)
         return made
+
+    def let_go(self) -> None:
+        """Unmap everything: what a lost process left must not stay for its porter's sake."""
+        self._reader = Reader()
 
     def forget(self, handle: Handle) -> None:
         """The block ended."""

@@ -1,6 +1,6 @@
 """How a block is cut for the wire, and what proves that a piece arrived whole.
 
-Chunks of 2 MiB: a single large frame is copied through memory that the cache cannot hold, and one
+Chunks of 1 MiB: a single large frame is copied through memory that the cache cannot hold, and one
 loopback connection carries half as much (see docs/transport.md). A digest is xxh3-128: it finds
 damage and mix-ups at the speed of memory; it is no seal against a forger, which is CURVE's part.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import xxhash
 
-CHUNK = 1 << 21
+CHUNK = 1 << 20
 """Bytes of a chunk; the last one of a block may be shorter."""
 
 DIGEST = 16

@@ -54,7 +54,7 @@ class BlockClient:
         keyring: Keyring | None = None,
         *,
         budget_bytes: int = 1 << 26,
-        window: int = 16,
+        window: int = 32,
         limits: Limits = PATIENT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

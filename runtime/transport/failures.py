@@ -21,3 +21,11 @@ class BlockCorrupt(RunFailed):
 
 class TransferCancelled(RunFailed):
     """The other side of a device transfer ended before it began; nothing was sent."""
+
+
+class BlockUnreachable(RunFailed):
+    """A worker could not read a block of another node.
+
+    You get it when that node's porter is gone for longer than a fetch waits, or has not the block:
+    the worker ends, counts as lost, and is replaced as any lost one. The cause is its `__cause__`.
+    """

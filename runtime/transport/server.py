@@ -50,6 +50,8 @@ class Blocks(Protocol):
 
     def memory(self, handle: Handle) -> memoryview: ...
 
+    def check(self, handle: Handle) -> None: ...
+
     def digests(self, handle: Handle) -> bytes: ...
 
 
@@ -115,14 +117,14 @@ class BlockServer:
         sent = self._send_some()
         due = self._outbox.due()
         wait = timeout_ms if due is None else min(timeout_ms, self._ms_until(due))
-        self._poller.poll(0 if sent else wait)
-        if self._gate is not None:
+        readable = {socket for socket, _ in self._poller.poll(0 if sent else wait)}
+        if self._gate is not None and self._gate.socket in readable:
             self._gate.answer()
-        if self._door is not None:
+        if self._door is not None and self._door.socket in readable:
             self._door.count()
-        while (frames := _received(self._control)) is not None:
+        while self._control in readable and (frames := _received(self._control)) is not None:
             self._take(frames)
-        while self._bulk is not None and (frames := _received(self._bulk)) is not None:
+        while self._bulk in readable and (frames := _received(self._bulk)) is not None:
             self._collect(frames)
         for key in self._outbox.expire(self._clock()):
             self._drop(key)
@@ -228,7 +230,7 @@ class BlockServer:
         key = order.key
         handle, memory = self._opened[key]
         try:
-            self._blocks.memory(handle)  # still the same block: freed ones are not read
+            self._blocks.check(handle)  # still the same block: freed ones are not read
         except (StaleHandle, OwnerGone) as error:
             self._drop(key)
             self._say(key, Refused(fetch=key.fetch, why=f"{type(error).__name__}: {error}"))
@@ -238,7 +240,8 @@ class BlockServer:
         socket = self._control if self._bulk is None else self._bulk
         route = self._routes.get(key, key.peer)
         try:
-            socket.send_multipart([route, header], zmq.SNDMORE)
+            socket.send(route, zmq.SNDMORE)
+            socket.send(header, zmq.SNDMORE)
             socket.send(memory[start:stop], copy=False)
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
@@ -260,7 +263,9 @@ class BlockServer:
         self._tokens = {token: owner for token, owner in self._tokens.items() if owner[0] != key}
 
 
-def _received(socket: Socket) -> list[bytes] | None:
+def _received(socket: Socket | None) -> list[bytes] | None:
+    if socket is None:
+        return None
     try:
         return socket.recv_multipart(zmq.NOBLOCK)
     except zmq.Again:

@@ -22,6 +22,9 @@ from flowgraph.runtime.transport.keys import ORCHESTRATOR, Keyring, new_keyrings
 from flowgraph.runtime.transport.refusals import Refusals
 from flowgraph.runtime.transport.sockets import Context, Socket, make_socket, require_keys
 
+BEAT = b"beat"
+"""First frame of a sign of life; the second names the worker. Its sender has no name of its own."""
+
 
 class Switchboard:
     """ROUTER for a fixed set of workers.
@@ -35,10 +38,14 @@ class Switchboard:
     ) -> None:
         self.refused = refused
         self._workers = frozenset(workers)
+        self._names = {name: name for name in self._workers}  # by identity on the wire
+        self._identities = {name: name for name in self._workers}
+        self._gone: set[str] = set()
         self._folder = Path(folder)
         self._context: Context = zmq.Context()
         self._router: Socket = make_socket(self._context, zmq.ROUTER, max_bytes=2 * MAX_BYTES)
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._beats: set[str] = set()
         self._keyrings: dict[str, Keyring] = {}
         self._gate: Gate | None = None
         self._door: Door | None = None
@@ -92,19 +99,27 @@ class Switchboard:
             if accepted is not None:
                 return accepted
 
+    def beats(self) -> set[str]:
+        """Workers that gave a sign of life since the last call, as far as `receive` has read."""
+        beats, self._beats = self._beats, set()
+        return beats
+
+    def replace(self, worker: str, identity: str) -> None:
+        """The worker's process is gone; its next one calls itself `identity`."""
+        before = self._identities[worker]
+        del self._names[before]
+        self._gone.add(before)
+        self._names[identity] = worker
+        self._identities[worker] = identity
+
     def send(self, worker: str, data: bytes) -> None:
         """Queue for the worker; without a connection (its process is gone) it is dropped."""
         try:
-            self._router.send_multipart([worker.encode(), data])
+            self._router.send_multipart([self._identities[worker].encode(), data])
         except zmq.ZMQError as error:
             # Its connection is gone: so is the process, and the launcher is about to say so.
             if error.errno != zmq.EHOSTUNREACH:
                 raise
-
-    def seal(self) -> None:
-        """All workers are connected: what nobody needs cannot be left behind."""
-        if self.endpoint.startswith("ipc://"):
-            Path(self.endpoint.removeprefix("ipc://")).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Drops what is queued."""
@@ -130,10 +145,24 @@ class Switchboard:
         self.register(poller)
         poller.poll(math.ceil(seconds * 1000.0))
 
-    def _accept(self, frames: list[zmq.Frame]) -> tuple[str, Message, bytes] | None:
-        name = frames[0].bytes.decode(errors="replace")
+    def _heard(self, frame: zmq.Frame) -> None:
+        name = frame.bytes.decode(errors="replace")
         if name not in self._workers:
-            self.refused.add("unknown identity", f"a peer that calls itself {name!r}")
+            self.refused.add("unknown identity", f"a heartbeat of {name!r}")
+        elif self._gate is not None and frame.get("User-Id") != name:
+            self.refused.add("false identity", f"'{frame.get('User-Id')}' beat as '{name}'")
+        else:
+            self._beats.add(name)
+
+    def _accept(self, frames: list[zmq.Frame]) -> tuple[str, Message, bytes] | None:
+        if len(frames) == 3 and frames[1].bytes == BEAT:
+            self._heard(frames[2])
+            return None
+        identity = frames[0].bytes.decode(errors="replace")
+        name = self._names.get(identity)
+        if name is None:
+            known = "late message" if identity in self._gone else "unknown identity"
+            self.refused.add(known, f"a peer that calls itself {identity!r}")
             return None
         if self._gate is not None and frames[-1].get("User-Id") != name:
             self.refused.add("false identity", f"'{frames[-1].get('User-Id')}' spoke as '{name}'")

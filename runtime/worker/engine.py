@@ -1,21 +1,32 @@
 """An engine worker: answers generate calls of an agent, batched continuously."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.calls import call_from_plain, completion_to_plain
 from flowgraph.runtime.engine.torch_engine import TorchEngine
-from flowgraph.runtime.messages import Free, Generate, Generated, Load, Loaded, Ready, Stop, Stopped
+from flowgraph.runtime.messages import (
+    Free,
+    Generate,
+    Generated,
+    Load,
+    Loaded,
+    Message,
+    Ready,
+    Stop,
+    Stopped,
+)
 from flowgraph.runtime.trainer.build import build_module
 from flowgraph.runtime.trainer.saving import load
-from flowgraph.runtime.worker.link import Link
-from flowgraph.runtime.worker.output import Store
+from flowgraph.runtime.worker.link import Line
+from flowgraph.runtime.worker.output import store_of
 from flowgraph.runtime.worker.spec import WorkerSpec
 
 
-def run_engine(spec: WorkerSpec, plan: Plan, link: Link, pid: int) -> None:
+def run_engine(spec: WorkerSpec, plan: Plan, link: Line, pid: int) -> None:
     """Serve until `Stop`."""
     EngineWorker(spec, plan, link).serve(pid)
 
@@ -34,33 +45,47 @@ def make_engine(plan: Plan, group_name: str, *, exact: bool, restore: str = "") 
 class EngineWorker:
     """Numbers calls of several origins itself, and gives each origin its own ids back."""
 
-    def __init__(self, spec: WorkerSpec, plan: Plan, link: Link) -> None:
+    def __init__(self, spec: WorkerSpec, plan: Plan, link: Line) -> None:
         self._spec = spec
         self._link = link
         self._engine = make_engine(plan, spec.group, exact=spec.exact, restore=spec.restore)
-        self._store = Store(spec.name, 1 << 12)
+        self._store = store_of(spec, plan)
         self._origins: dict[int, tuple[str, int]] = {}
         self._next = 0
         self._busy_s = 0.0
 
     def serve(self, pid: int) -> None:
+        self.begin(pid)
+        while self.turn(self._link.receive(0 if self.pending else -1)):
+            pass
+
+    def begin(self, pid: int) -> None:
+        """Say that work can come."""
         self._link.send(Ready(worker=self._spec.name, pid=pid, sizes={}))
-        while True:
-            for message in self._link.receive(0 if self._engine.pending else -1):
-                match message:
-                    case Generate():
-                        self._submit(message)
-                    case Load():
-                        self._load(message)
-                    case Free():
-                        self._store.free(message)
-                    case Stop():
-                        last = Stopped(worker=self._spec.name, digest="", initial_digest="")
-                        self._link.send(last)
-                        return
-                    case _:
-                        raise InternalError(f"an engine was sent a {type(message).__name__}")
-            self._advance()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a turn without messages would get on."""
+        return bool(self._engine.pending)
+
+    def turn(self, messages: Sequence[Message]) -> bool:
+        """Take the messages, then go on with what was asked for. False: stopped."""
+        for message in messages:
+            match message:
+                case Generate():
+                    self._submit(message)
+                case Load():
+                    self._load(message)
+                case Free():
+                    self._store.free(message)
+                case Stop():
+                    last = Stopped(worker=self._spec.name, digest="", initial_digest="")
+                    self._link.send(last)
+                    return False
+                case _:
+                    raise InternalError(f"an engine was sent a {type(message).__name__}")
+        self._advance()
+        return True
 
     def _submit(self, message: Generate) -> None:
         calls = []

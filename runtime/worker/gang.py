@@ -1,14 +1,17 @@
 """A gang worker: one rank of a module; forward, backward, training items, updates."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from safetensors import SafetensorError
 from torch._C._distributed_c10d import FileStore
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.failures import CannotWrite
 from flowgraph.runtime.messages import (
     Backward,
     BackwardDone,
@@ -25,17 +28,18 @@ from flowgraph.runtime.messages import (
     Update,
     Updated,
 )
+from flowgraph.runtime.stages.faults import in_variant
 from flowgraph.runtime.trainer.collective import Alone, Collective, Gloo
 from flowgraph.runtime.trainer.interface import Sums, TrainResult, UpdateOrder
 from flowgraph.runtime.trainer.rank import Rank
 from flowgraph.runtime.worker.items import item_of
-from flowgraph.runtime.worker.link import Link
-from flowgraph.runtime.worker.output import Store, flat_batch
+from flowgraph.runtime.worker.link import Line
+from flowgraph.runtime.worker.output import flat_batch, store_of
 from flowgraph.runtime.worker.recording import Recorder
 from flowgraph.runtime.worker.spec import WorkerSpec
 
 
-def run_gang(spec: WorkerSpec, plan: Plan, link: Link, pid: int) -> None:
+def run_gang(spec: WorkerSpec, plan: Plan, link: Line, pid: int) -> None:
     """Serve until `Stop`."""
     GangWorker(spec, plan, link).serve(pid)
 
@@ -50,7 +54,7 @@ def _collective(spec: WorkerSpec, world: int) -> Collective:
 class GangWorker:
     """Takes messages in order; while its pool is full it still takes `Free`."""
 
-    def __init__(self, spec: WorkerSpec, plan: Plan, link: Link) -> None:
+    def __init__(self, spec: WorkerSpec, plan: Plan, link: Line) -> None:
         group = plan.group(spec.group)
         self._spec = spec
         self._plan = plan
@@ -67,27 +71,37 @@ class GangWorker:
         )
         if spec.restore:
             self._rank.load_state(spec.restore)
-        self._store = Store(spec.name, plan.pool_bytes)
+        self._store = store_of(spec, plan)
         self._recorder = Recorder(spec.run_dir, group.module) if spec.record else None
         self._initial = self._rank.weights_digest() if spec.index == 0 else ""
         self._queue: list[Message] = []
 
     def serve(self, pid: int) -> None:
+        self.begin(pid)
+        while self.turn(self._link.receive(-1)):
+            pass
+
+    def begin(self, pid: int) -> None:
+        """Say that work can come."""
         ready = Ready(worker=self._spec.name, pid=pid, sizes={}, initial_digest=self._initial)
         self._link.send(ready)
-        while True:
-            if not self._queue:
-                self._queue += self._link.receive(-1)
+
+    def turn(self, messages: Sequence[Message]) -> bool:
+        """Take the messages, and those that come while they are worked on. False: stopped."""
+        self._queue += messages
+        while self._queue:
             message = self._queue.pop(0)
             if isinstance(message, Stop):
                 self._stop(message)
-                return
+                return False
             self._take(message)
+        return True
 
     def _take(self, message: Message) -> None:
         match message:
             case Run():
-                self._run(message)
+                with in_variant(message.variant):
+                    self._run(message)
             case Backward():
                 self._backward(message)
             case Update():
@@ -166,7 +180,7 @@ class GangWorker:
         if message.publish and self._spec.index == 0:
             flat, digest = self._rank.publish()
             batch = flat_batch(np.asarray(flat.numpy()))
-            weights = self._store.write(batch, "weights", self._wait)
+            weights = self._store.write_apart(batch, "weights", self._wait)
         updated = Updated(
             worker=self._spec.name,
             version=message.version,
@@ -179,7 +193,10 @@ class GangWorker:
 
     def _save(self, message: Save) -> None:
         began = time.perf_counter()
-        self._rank.save_state(message.folder)
+        try:
+            self._rank.save_state(message.folder)
+        except (OSError, SafetensorError) as error:
+            raise CannotWrite(message.folder, error) from error
         busy = time.perf_counter() - began
         self._link.send(Saved(worker=self._spec.name, step=message.step, busy_s=busy))
 

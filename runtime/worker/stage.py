@@ -3,7 +3,9 @@
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.plan import Plan
@@ -21,15 +23,17 @@ from flowgraph.runtime.messages import (
     Stopped,
 )
 from flowgraph.runtime.stages.calls import CallPort
+from flowgraph.runtime.stages.faults import in_variant
 from flowgraph.runtime.stages.host import HostResult, HostTask
 from flowgraph.runtime.stages.pump import TurnLoop, run_ready
-from flowgraph.runtime.worker.items import item_of
-from flowgraph.runtime.worker.link import Link
-from flowgraph.runtime.worker.output import Store
+from flowgraph.runtime.stages.retries import tried
+from flowgraph.runtime.worker.items import blocks_of, item_of
+from flowgraph.runtime.worker.link import Line
+from flowgraph.runtime.worker.output import store_of
 from flowgraph.runtime.worker.spec import WorkerSpec
 
 
-def run_stage(spec: WorkerSpec, plan: Plan, link: Link, pid: int) -> None:
+def run_stage(spec: WorkerSpec, plan: Plan, link: Line, pid: int) -> None:
     """Serve until `Stop`."""
     StageWorker(spec, plan, link).serve(pid)
 
@@ -37,18 +41,19 @@ def run_stage(spec: WorkerSpec, plan: Plan, link: Link, pid: int) -> None:
 class StageWorker:
     """Turns: messages in, the loop as far as it can go, calls and finished items out."""
 
-    def __init__(self, spec: WorkerSpec, plan: Plan, link: Link) -> None:
+    def __init__(self, spec: WorkerSpec, plan: Plan, link: Line) -> None:
         self._spec = spec
         self._link = link
         self._loop = TurnLoop()
         self._port = CallPort(self._loop)
-        self._store = Store(spec.name, plan.pool_bytes)
+        self._store = store_of(spec, plan)
         self._tasks = {
             task.name: HostTask(plan, task, exact=spec.exact, seed=plan.graph.seed)
             for task in plan.tasks
             if task.group == spec.group
         }
         self._variants = 1 + len(plan.graph.by_op("evaluate"))
+        self._late: deque[Run] = deque()  # handed over, not begun
         self._running: dict[int, Run] = {}
         self._finished: list[int] = []
         self._results: dict[int, asyncio.Task[HostResult]] = {}
@@ -67,17 +72,40 @@ class StageWorker:
 
     def serve(self, pid: int) -> None:
         self._link.also_wake_on(self._loop.fileno())
+        self.begin(pid)
+        while self.turn(self._link.receive(0 if self.pending else self._timeout_ms())):
+            pass
+
+    def begin(self, pid: int) -> None:
+        """Say that work can come."""
         self._link.send(Ready(worker=self._spec.name, pid=pid, sizes=self.sizes()))
-        while True:
-            messages = self._waiting or self._link.receive(self._timeout_ms())
-            self._waiting = []
-            for message in messages:
-                if isinstance(message, Stop):
-                    last = Stopped(worker=self._spec.name, digest="", initial_digest="")
-                    self._link.send(last)
-                    return
-                self._take(message)
+
+    @property
+    def pending(self) -> bool:
+        """Whether messages were put off while there was no room."""
+        return bool(self._waiting)
+
+    def turn(self, messages: Sequence[Message]) -> bool:
+        """Take the messages, then let the user's code go as far as it can. False: stopped."""
+        before, self._waiting = self._waiting, []
+        for message in (*before, *messages):
+            if isinstance(message, Stop):
+                last = Stopped(worker=self._spec.name, digest="", initial_digest="")
+                self._link.send(last)
+                return False
+            self._take(message)
+        self._turn()
+        while self._start_late():  # what has ended left room
             self._turn()
+        return True
+
+    def abandon(self) -> None:
+        """End the user's coroutines and the loop, where the worker has no process to end with."""
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        run_ready(self._loop)
+        self._loop.close()
 
     def _timeout_ms(self) -> int:
         wake = self._loop.wake_in()
@@ -86,7 +114,8 @@ class StageWorker:
     def _take(self, message: Message) -> None:
         match message:
             case Run():
-                self._start(message)
+                self._late.append(message)
+                self._start_late()
             case Answers():
                 for plain in message.completions:
                     self._port.complete(completion_from_plain(plain))
@@ -95,10 +124,22 @@ class StageWorker:
             case _:
                 raise InternalError(f"a stage worker was sent a {type(message).__name__}")
 
+    def _start_late(self) -> bool:
+        """Start what was handed over, in order, while other nodes' records find room here.
+
+        With nothing under way it starts whatever its size: the bound is the budget and one item.
+        Whether there was anything to start.
+        """
+        before = len(self._late)
+        while self._late and (not self._running or self._store.fits(blocks_of(self._late[0]))):
+            self._start(self._late.popleft())
+        return len(self._late) < before
+
     def _start(self, run: Run) -> None:
         item = item_of(run, self._store)
         self._running[run.item] = run
-        task = self._loop.create_task(self._tasks[run.task].run(item, self._port))
+        work = partial(self._tasks[run.task].run, item, self._port)
+        task = self._loop.create_task(tried(work, self._spec.retries))
         task.add_done_callback(lambda _: self._finished.append(run.item))
         self._results[run.item] = task
 
@@ -117,7 +158,8 @@ class StageWorker:
 
     def _finish(self, run: Run) -> None:
         began = time.perf_counter()
-        result = self._results.pop(run.item).result()  # raises what the user's function raised
+        with in_variant(run.variant):
+            result = self._results.pop(run.item).result()  # raises what the user's code raised
         wanted = {stream: result.outputs[stream] for stream in run.outputs}
         handles = {
             stream: tuple(self._store.write(batch, stream, self._wait) for batch in batches)

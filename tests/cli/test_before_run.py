@@ -80,3 +80,10 @@ def test_a_plan_for_other_machines_says_where_it_runs() -> None:
     plan = compile_graph(graph, load_cluster(CLUSTERS / "cluster-48x16.yaml"))
     (note,) = remarks(plan, exact=False)
     assert "(768 devices on 48 nodes); all its workers run on this machine's cores" in note
+
+
+def test_what_may_go_to_disk_is_said_with_its_sum() -> None:
+    plan = compile_graph(fg.load_graph(str(COUNTING)), TWO_CORES)
+    writers = sum(group.replicas for group in plan.groups if group.kind != "engine")
+    (note,) = remarks(plan, exact=False, spill=20 * 10**9)
+    assert f"{writers} workers may keep 20 GB each on disk, {20 * writers} GB in all" in note

@@ -18,9 +18,14 @@ SHIPPED = sorted((ROOT / "examples" / "clusters").glob("*.yaml"))
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def test_a_laptop_one_node_and_a_cluster_are_shipped() -> None:
+def test_a_laptop_one_node_and_two_clusters_are_shipped() -> None:
     sizes = {file.stem: load_cluster(file) for file in SHIPPED}
-    assert [(c.total_devices, len(c.nodes)) for c in sizes.values()] == [(768, 48), (4, 1), (8, 1)]
+    assert {name: (c.total_devices, len(c.nodes)) for name, c in sizes.items()} == {
+        "cluster-48x16": (768, 48),
+        "cluster-8x16": (128, 8),
+        "laptop": (4, 1),
+        "node-8-gpu": (8, 1),
+    }
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=[file.stem for file in SHIPPED])

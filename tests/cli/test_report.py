@@ -16,6 +16,10 @@ from flowgraph.report import write_report
 from flowgraph.report.curves import Series, chart, round_ticks, smooth, thin
 from flowgraph.report.drawing import draw_graph
 from flowgraph.report.layers import arrange
+from flowgraph.report.run_story import read_run
+from flowgraph.report.run_timeline import run_timeline
+from flowgraph.runtime.logbook import Logbook
+from flowgraph.runtime.messages import Done, Run, encode
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.run_directory import RunDirectory
 from tests.cli.commands import COUNTING
@@ -72,6 +76,63 @@ def test_a_failed_run_has_a_report_with_its_error_and_its_curves_so_far(finished
     assert "stage &lt;b&gt;: boom" in html
     assert 'class="state failed"' in html
     assert "reward" in [e.get("aria-label") for e in svgs(html)]
+
+
+def test_the_report_tells_what_went_wrong_and_what_was_done_about_it(tmp_path: Path) -> None:
+    plan = compile_graph(fg.load_graph(str(COUNTING)), TWO_CORES)
+    directory = RunDirectory.create(RunOptions(run_dir=str(tmp_path / "run")), plan)
+    directory.journal.attempt(0, "")
+    directory.journal.restart(1.0, "host-0", "worker host-0 was killed by signal 9")
+    directory.journal.quarantine(36, "check", "ValueError: <b>", "a.py:3", "Traceback of it")
+    directory.journal.drop(1.0, 3, 5, "filter 'odd'")
+    directory.close()
+    html = write_report(tmp_path / "run").read_text()
+    for part in ("killed by signal 9", "ValueError: &lt;b&gt;", "Traceback of it", "filter &#x27;"):
+        assert part in html, part
+    told = read_run(tmp_path / "run").told()
+    assert "restarted host-0: worker host-0 was killed by signal 9" in told
+    assert "put aside sample 36: stage 'check': ValueError: <b>" in told
+    assert "left out by filter 'odd': 1 samples" in told
+
+
+def test_the_last_moments_of_a_run_are_drawn_from_its_journal(tmp_path: Path) -> None:
+    plan = compile_graph(fg.load_graph(str(COUNTING)), TWO_CORES)
+    directory = RunDirectory.create(RunOptions(run_dir=str(tmp_path / "run")), plan)
+    directory.journal.attempt(0, "")
+    log = Logbook(directory.journal)
+    task = next(task for task in plan.tasks if task.kind == "host")
+    run = Run(
+        item=4,
+        task=task.name,
+        variant=0,
+        step=3,
+        part=0,
+        version=3,
+        units=(0,),
+        samples=((0,),),
+        inputs={},
+        outputs=(),
+    )
+    done = Done(
+        worker="host-0",
+        item=4,
+        outputs={},
+        sizes={},
+        weights=(),
+        metrics={},
+        kept=(),
+        dropped=(),
+        tokens=0,
+        busy_s=0.25,
+    )
+    log.sent(1.0, "host-0", run, encode(run), 1)
+    log.received(2.0, "host-0", done, encode(done))
+    directory.close()
+    (span,) = run_timeline(plan, tmp_path / "run").spans
+    assert (span.worker, span.kind, span.step) == ("host-0", "host", 3)
+    assert (span.start, span.end, span.work) == (1.75, 2.0, 0.25)
+    html = write_report(tmp_path / "run").read_text()
+    assert "timeline of all workers" in [e.get("aria-label") for e in svgs(html)]
 
 
 def test_a_run_without_a_step_has_a_report(tmp_path: Path) -> None:

@@ -203,3 +203,19 @@ def test_build_must_take_named_settings() -> None:
 
     with pytest.raises(FlowgraphError, match="settings are named parameters"):
         typed(anything, x="1")
+
+
+def test_a_cluster_file_is_named_from_the_graph_files_folder_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "graphs").mkdir()
+    (tmp_path / "common").mkdir()
+    text = GRAPH.replace("from neighbour", "from common_tasks")
+    text = text.replace("fg.Graph(name(),", "fg.Graph(name(), cluster='mine.yaml',")
+    assert text.count("cluster='mine.yaml'") == 1
+    (tmp_path / "graphs" / "mygraph.py").write_text(text)
+    (tmp_path / "common" / "common_tasks.py").write_text(NEIGHBOUR.format(name="first"))
+    monkeypatch.syspath_prepend(str(tmp_path / "common"))
+    graph = fg.load_graph(str(tmp_path / "graphs" / "mygraph.py"))
+    assert graph.root == str(tmp_path)
+    assert graph.cluster == "graphs/mine.yaml"

@@ -5,11 +5,22 @@
 
 import argparse
 import resource
+import signal
 import sys
 import traceback
 
-MEMORY = 2 << 30
-"""Bytes of address space: a mutant that promises more than it has must not be believed."""
+MEMORY = 256 << 20
+"""Bytes that may be taken beyond what the start took: a promise of more must not be believed."""
+
+
+def address_space() -> int:
+    """Bytes of this process's address space, as the kernel counts them for its limit."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
+
+
+def _hang(_signal: int, _frame: object) -> None:
+    raise TimeoutError("reading one mutant has no end")
 
 
 def main() -> None:
@@ -18,11 +29,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100_000, help="mutants to read")
     parser.add_argument("--seed", type=int, default=0, help="number of the first one")
     options = parser.parse_args()
-    from tests.fuzz.trial import Corpus, trial
+    from tests.fuzz.trial import SLOWEST, Corpus, trial
 
     corpus = Corpus.small()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    limit = address_space() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    signal.signal(signal.SIGVTALRM, _hang)
     for seed in range(options.seed, options.seed + options.count):
+        signal.setitimer(signal.ITIMER_VIRTUAL, 4 * SLOWEST)
         try:
             trial(corpus, seed)
         except BaseException:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import msgpack
 
-from flowgraph.ir.binary import MAGIC, decode, encode
+from flowgraph.ir.binary import MAGIC, SCHEMA, decode, encode
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.diagnostics import render
 from flowgraph.ir.errors import ConfigurationError, FlowgraphError, InternalError
@@ -21,11 +21,15 @@ from flowgraph.ir.verify import verify_cluster, verify_flow, verify_plan
 from flowgraph.passes import compile_graph
 from flowgraph.passes.explain import explain
 from tests.fuzz.mutants import spoil_bytes, spoil_data, spoil_text
+from tests.fuzz.retyped import spoil_typed, words_of
 from tests.passes.graphs import gpus, laptop, marl
-from tests.passes.test_semantics import counting
+from tests.passes.test_semantics import load
 
 SLOWEST = 5.0
 """Processor seconds that reading one mutant may take: a hang, not a slow machine."""
+
+KINDS = ("text", "text", "bytes", "signed", "data", "typed", "typed")
+"""How mutants are made; `data` and `typed` keep the structure of a file."""
 
 
 @dataclass(slots=True)
@@ -36,11 +40,12 @@ class Corpus:
     texts: tuple[str, ...] = ()
     plains: tuple[dict[str, object], ...] = ()
     files: tuple[bytes, ...] = ()
+    words: tuple[str, ...] = ()
     outcomes: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def small(cls) -> "Corpus":
-        graph = counting()
+        graph = load("twins")
         plans = tuple(
             replace(plan, decisions=plan.decisions[:4])  # more of the same costs time only
             for plan in (compile_graph(graph, laptop()), compile_graph(marl(), gpus(1, 3)))
@@ -50,13 +55,14 @@ class Corpus:
             texts=(print_text(graph), print_text(laptop()), print_text(plans[0])),
             plains=tuple(map(to_plain, plans)),
             files=tuple(map(encode, plans)),
+            words=tuple(sorted(set(words_of(plans)))),
         )
 
 
 def trial(corpus: Corpus, seed: int) -> None:
     """Read one mutant. AssertionError, or any error that is not ours, for a broken promise."""
     draw = random.Random(seed)
-    kind = draw.choice(("text", "text", "bytes", "signed", "data", "data"))
+    kind = draw.choice(KINDS)
     read = _READERS[kind](corpus, draw)
     began = time.process_time()
     try:
@@ -106,6 +112,13 @@ def _data(corpus: Corpus, draw: random.Random) -> Reader:
     return lambda: decode(data)
 
 
+def _typed(corpus: Corpus, draw: random.Random) -> Reader:
+    """Other values of the right types, in a file with the right digest."""
+    plan = spoil_typed(draw.choice(corpus.plans), corpus.words, draw)
+    data = _written(plan)
+    return (lambda: decode(data)) if data is not None else (lambda: parse(print_text(plan)))
+
+
 def _packed(plain: object) -> bytes | None:
     """None for what msgpack cannot say: then no file can."""
     try:
@@ -116,14 +129,8 @@ def _packed(plain: object) -> bytes | None:
 
 
 def _sign(body: bytes) -> bytes:
-    version = encode_version()
+    version = SCHEMA.to_bytes(2, "little")
     return MAGIC + version + hashlib.sha256(body).digest() + body
-
-
-def encode_version() -> bytes:
-    from flowgraph.ir.binary import SCHEMA
-
-    return SCHEMA.to_bytes(2, "little")
 
 
 _READERS: dict[str, Callable[[Corpus, random.Random], Reader]] = {
@@ -131,6 +138,7 @@ _READERS: dict[str, Callable[[Corpus, random.Random], Reader]] = {
     "bytes": _bytes,
     "signed": _signed,
     "data": _data,
+    "typed": _typed,
 }
 
 
@@ -177,4 +185,17 @@ def _verified(found: Graph | Plan | Cluster) -> str:
         return "not legal"
     if isinstance(found, Plan):
         assert explain(found).strip()
+    return _compiled(graph) if isinstance(found, Graph) else "legal"
+
+
+def _compiled(graph: Graph | Cluster) -> str:
+    """A legal graph becomes a plan, or a pass refuses it by name."""
+    assert isinstance(graph, Graph)
+    try:
+        compile_graph(graph, laptop())
+    except InternalError:
+        raise
+    except FlowgraphError as error:
+        _check_words(error, graph)
+        return "legal, refused by a pass"
     return "legal"

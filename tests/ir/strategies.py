@@ -14,6 +14,8 @@ from flowgraph.ir.plan import (
     Channel,
     Decision,
     Layout,
+    Leg,
+    Neighbour,
     Place,
     Plan,
     Prediction,
@@ -212,9 +214,24 @@ plans = st.builds(
         memory_bytes=st.dictionaries(texts, counts, max_size=2),
         rates=st.dictionaries(texts, texts, max_size=2),
         measured=names,
+        times=st.dictionaries(texts, floats, max_size=2),
         bound_seconds=floats,
+        memory_terms=st.dictionaries(texts, st.dictionaries(texts, counts, max_size=2), max_size=2),
+        path=many(st.builds(Leg, work=texts, group=texts, seconds=floats)),
     ),
     decisions=many(decisions),
     rooms=many(rooms),
-    balance=st.builds(Balance, by=texts, excess=floats, at_once=counts),
+    balance=st.builds(
+        Balance, by=texts, excess=floats, gain=floats, settle_seconds=floats, at_once=counts
+    ),
+    neighbours=many(
+        st.builds(
+            Neighbour,
+            kind=texts,
+            devices=st.sampled_from((-1, 1)),
+            step_seconds=floats,
+            changes=st.dictionaries(texts, texts, max_size=2),
+            refusal=texts,
+        )
+    ),
 )

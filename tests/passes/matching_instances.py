@@ -97,3 +97,43 @@ def pruned(problem: Problem) -> Problem:
 
 def instances(count: int) -> Iterator[tuple[int, Problem]]:
     return ((seed, instance(seed)) for seed in range(count))
+
+
+def brute_force_mixed(
+    problem: Problem, whole: Sequence[str] = ()
+) -> tuple[float, float, int] | None:
+    """As `brute_force`, where parts that are not `whole` may run several options at once."""
+    total = sum(nodes.devices * nodes.count for nodes in problem.nodes)
+    best: tuple[float, float, int] | None = None
+
+    def extend(index: int, chosen: list[Choice], rates: list[float], left: int) -> None:
+        nonlocal best
+        if best is not None and rates and round(min(rates), 9) < best[0]:
+            return
+        if index == len(problem.parts):
+            # Rounded: sums of the same rates in another order are the same rate.
+            rate, slack = round(min(rates), 9), round(max(rates) - min(rates), 9)
+            score = (rate, slack, total - left)
+            better = best is None or (-score[0], *score[1:]) < (-best[0], *best[1:])
+            if better and packs(problem, chosen):
+                best = score
+            return
+        part = problem.parts[index]
+        for own in _mixtures(part, 0, left, part.name in whole):
+            used = sum(choice.devices for choice in own)
+            extend(index + 1, [*chosen, *own], [*rates, sum(c.rate for c in own)], left - used)
+
+    extend(0, [], [], total)
+    return best
+
+
+def _mixtures(part: Part, first: int, left: int, whole: bool) -> Iterator[list[Choice]]:
+    """Non-empty choices of options from the `first` on, within `left` devices."""
+    for j in range(first, len(part.options)):
+        option = part.options[j]
+        for count in range(option.least, min(option.most, left // option.devices) + 1):
+            choice = Choice(option, count)
+            yield [choice]
+            if not whole:
+                rest = left - choice.devices
+                yield from ([choice, *more] for more in _mixtures(part, j + 1, rest, whole))

@@ -8,15 +8,17 @@ import pytest
 
 from flowgraph.ir.errors import ConfigurationError, PlanError
 from flowgraph.ir.graph import Graph
+from flowgraph.ir.index import index
 from flowgraph.ir.plan import Layout
 from flowgraph.passes import compile_graph
 from flowgraph.passes.explain import explain
-from flowgraph.passes.headroom import deviation, headrooms
+from flowgraph.passes.headroom import deviation, headrooms, length_spreads
 from flowgraph.passes.layout_costs import engine_estimate, gang_estimate
 from flowgraph.passes.layouts import gang_layouts, instance_counts, named, shares
 from flowgraph.passes.pipeline import PIPELINE, run_passes
 from flowgraph.passes.state import State
-from flowgraph.passes.works import gang_work, places_of
+from flowgraph.passes.works import engine_work, gang_work, places_of
+from flowgraph.runtime.policy.roofline import shape_of
 from tests.passes.graphs import gpus, laptop, marl, vlm
 
 MEASURED = {
@@ -154,8 +156,6 @@ def test_layouts_divide_heads_layers_and_units() -> None:
 
 
 def test_more_engines_than_calls_are_open_at_once_are_no_faster() -> None:
-    from flowgraph.passes.works import engine_work
-
     state = estimated(marl(), gpus())
     place = places_of(state)[0]
     work = engine_work(state, state.graph.agent("solver"), place)
@@ -211,3 +211,56 @@ def test_engines_may_take_each_others_places_but_for_one_of_each_agent() -> None
     devices = [option.replicas for option in gang.alternatives]
     assert devices == sorted(devices)
     assert plan.group("solver.gang").replicas not in devices
+
+
+def test_lengths_that_spread_make_attention_dearer_by_their_squares() -> None:
+    graph = marl()
+    even = replace(graph.agents[0], expect={"calls": 1, "prompt": 4000, "response": 1000})
+    uneven = replace(even, expect={**even.expect, "prompt": {"mean": 4000, "spread": 0.5}})
+
+    def token_s(agent: Any) -> float:
+        state = estimated(replace(graph, agents=(agent, graph.agents[1])))
+        return gang_work(state, state.graph.module("solver"), places_of(state)[0]).token_s
+
+    module = shape_of(graph.module("solver"))
+    spread = (0.5 * 4000) ** 2 / 5000  # of the variance over the mean length
+    more = module.flops_a_token(5000 + spread) / module.flops_a_token(5000)
+    assert token_s(uneven) / token_s(even) == pytest.approx(more)
+
+
+def test_spreads_of_a_source_pass_through_what_keeps_its_records() -> None:
+    graph = vlm()
+    told = {"tokens": {"mean": 64, "spread": 0.25}}
+    source = replace(graph.stages[0], attributes={**graph.stages[0].attributes, "expect": told})
+    found = length_spreads(index(replace(graph, stages=(source, *graph.stages[1:]))))
+    assert found["samples"] == found["joined"] == found["packs"] == 0.25
+    assert length_spreads(index(graph)) == {}
+
+
+def test_a_cache_is_split_over_its_heads_and_copied_beyond_them() -> None:
+    graph = marl()
+    few = {**graph.module("solver").description, "heads": 8, "kv_heads": 2}
+    modules = (replace(graph.modules[0], description=few), graph.modules[1])
+    state = estimated(replace(graph, modules=modules), gpus())
+    place = places_of(state)[0]
+    work = engine_work(state, state.graph.agent("solver"), place)
+    sizes = {tp: engine_estimate(work, Layout(tp=tp), 1, place).terms for tp in (1, 2, 4)}
+    assert sizes[1]["KV cache"] == work.slots * work.max_length * work.kv_bytes
+    assert sizes[2]["KV cache"] == sizes[4]["KV cache"] == sizes[1]["KV cache"] / 2
+    assert sizes[4]["weights"] == sizes[1]["weights"] / 4
+
+
+def test_activations_are_kept_for_all_layers_or_made_again_from_their_inputs() -> None:
+    state = estimated(vlm(), gpus())
+    place = places_of(state)[0]
+    work = gang_work(state, state.graph.module("lm"), place)
+    kept, again = (
+        gang_estimate(work, Layout(recompute=r), place).terms["activations"] for r in (False, True)
+    )
+    width, heads, length, layers = 96, 4, work.model.length, 2
+    layer = 5 * width + 12 * width + 2.5 * heads * length
+    logits = 2 * 4 * work.model.vocab
+    assert kept == math.ceil(work.micro * (layer * layers * 4 + logits))
+    assert again == math.ceil(work.micro * ((width * layers + layer) * 4 + logits))
+    frozen = gang_estimate(replace(work, trained=False), Layout(), place)
+    assert {*frozen.terms} == {"weights"}

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flowgraph.passes.matching.ilp import cheapest
+from flowgraph.ir.cluster import Cluster, DeviceKind, Node
+from flowgraph.passes.match_throughput import MatchThroughput
+from flowgraph.passes.matching.ilp import Undecided, cheapest
 from flowgraph.passes.matching.problem import (
     Choice,
     Nodes,
@@ -19,6 +21,8 @@ from flowgraph.passes.matching.problem import (
     fits,
 )
 from flowgraph.passes.matching.solve import solve
+from flowgraph.passes.pipeline import PIPELINE, run_passes
+from tests.passes.graphs import gpus, vlm
 from tests.passes.matching_instances import brute_force, instance, instances, packs, pruned
 
 IN_CI = 200
@@ -90,9 +94,52 @@ def test_both_solvers_find_the_best_answer_where_counting_does_not_decide(solver
 
 
 def test_without_time_the_answer_says_how_far_from_the_best_it_may_be() -> None:
-    problem = kinds_and_nodes()
-    hurried = solve(problem, seconds=0.0)
-    assert hurried is None or hurried.gap > 0
+    gaps = []
+    for seed, problem in instances(200):
+        best = brute_force(problem)
+        try:
+            hurried = solve(problem, seconds=0.0)
+        except Undecided:
+            continue
+        assert (hurried is None) == (best is None), seed
+        if hurried is not None and best is not None:
+            assert check(problem, hurried) == [], seed
+            assert hurried.rate * (1 - 1e-9) <= best[0] <= hurried.bound * (1 + 1e-9), seed
+            gaps += [hurried.gap] if hurried.by == "greedy" else []
+    assert len(gaps) > 10
+    assert max(gaps) > 0.1
+
+
+@pytest.mark.parametrize("seed", [2629, 3127])
+def test_without_time_what_is_not_found_is_not_called_impossible(seed: int) -> None:
+    problem = instance(seed)
+    assert brute_force(problem) is not None
+    with pytest.raises(Undecided):
+        solve(problem, seconds=0.0)
+
+
+def two_kinds() -> Cluster:
+    fast = gpus(1, 4)
+    slow = DeviceKind(
+        name="old", kind="cuda", flops=(("float32", 2e13),), memory_bytes=40 << 30, bandwidth=5e11
+    )
+    node = Node(name="m", device="old", devices=4, cores=32, memory_bytes=256 << 30)
+    return replace(fast, kinds=(*fast.kinds, slow), nodes=(*fast.nodes, node))
+
+
+def test_a_plan_says_how_far_from_the_best_it_may_be() -> None:
+    def said(step: MatchThroughput) -> tuple[str, float]:
+        passes = tuple(step if one.name == step.name else one for one in PIPELINE)
+        state = run_passes(passes, vlm(batch=256), two_kinds())
+        told = next(d for d in state.decisions if (d.subject, d.name) == ("step", "rate"))
+        return told.binding, state.bound_seconds
+
+    proved, bound = said(MatchThroughput())
+    assert proved.startswith("no plan is faster (by highs)")
+    hurried, looser = said(MatchThroughput(seconds=0.0))
+    assert hurried.startswith("at most ")
+    assert "slower (by greedy)" in hurried
+    assert looser < bound
 
 
 def test_an_unknown_solver_is_named() -> None:

@@ -6,6 +6,7 @@ A process of its own, since exact mode changes torch's settings for good.
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from flowgraph.ir.binary import decode, encode
@@ -14,13 +15,22 @@ from flowgraph.runtime.options import RunOptions
 
 
 def reference(
-    plan: Plan, folder: Path, *, steps: int, exact: bool, record: bool = False
+    plan: Plan,
+    folder: Path,
+    *,
+    steps: int,
+    exact: bool,
+    record: bool = False,
+    quarantine: int = 0,
+    quarantined: Sequence[int] = (),
 ) -> dict[str, dict[str, str]]:
     """Run the reference executor; `initial` and `trained` digests by module."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_suffix(".fgplan")
     file.write_bytes(encode(plan))
-    asked = json.dumps({"steps": steps, "exact": exact, "record": record})
+    options = {"steps": steps, "exact": exact, "record": record}
+    options |= {"quarantine": quarantine, "retries": 0}
+    asked = json.dumps([options, list(quarantined)])
     command = [sys.executable, "-m", "tests.runs.reference_process", str(file), str(folder), asked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -33,8 +43,9 @@ def main() -> None:
 
     file, folder, asked = sys.argv[1:]
     plan = decode(Path(file).read_bytes())
-    options = RunOptions(run_dir=folder, **json.loads(asked))
-    result = run_reference(plan, options, lambda _: None)
+    wanted, quarantined = json.loads(asked)
+    options = RunOptions(run_dir=folder, **wanted)
+    result = run_reference(plan, options, lambda _: None, quarantined)
     digests = {"initial": dict(result.initial_digest), "trained": dict(result.weights_digest)}
     print(json.dumps(digests))
 

@@ -10,7 +10,7 @@ from flowgraph.ir.plan import Plan
 from flowgraph.passes import compile_graph
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import Progress, RunResult
-from flowgraph.runtime.shell import run_plan
+from flowgraph.runtime.supervise import run_plan
 
 ROOT = Path(__file__).parent.parent.parent
 GRAPHS = Path(__file__).parent / "graphs"
@@ -38,6 +38,9 @@ def run(
     checkpoint_every: int = 0,
     restarts: int = 0,
     silence_s: float = 1800.0,
+    liveness_s: float = 15.0,
+    retries: int = 0,
+    quarantine: int = 0,
     observe: Callable[[Progress], None] = lambda _: None,
 ) -> RunResult:
     """Real processes, ended when this returns."""
@@ -49,5 +52,8 @@ def run(
         checkpoint_every=checkpoint_every,
         restarts=restarts,
         silence_s=silence_s,
+        liveness_s=liveness_s,
+        retries=retries,
+        quarantine=quarantine,
     )
     return run_plan(plan, options, observe)

@@ -42,8 +42,10 @@ def test_a_groups_size_divides_the_calls_of_a_sample_or_the_run_says_where_not(
 ) -> None:
     _, result = steps_of(plan_of(GAMES, {"steps": "1", "size": "2"}), tmp_path / "run")
     assert result.updates == {"player": 1}
-    with pytest.raises(StageFailed, match="sample 0 has 4 rows, which groups of 3 do not divide"):
+    named = "sample 0 has 4 rows, which groups of 3 do not divide"
+    with pytest.raises(StageFailed, match=named) as caught:
         steps_of(plan_of(GAMES, {"steps": "1", "size": "3"}), tmp_path / "failed")
+    assert caught.value.sample == 0, "it can be replayed"
 
 
 def test_the_divergence_from_a_reference_is_0_at_first_and_then_is_not(tmp_path: Path) -> None:

@@ -94,16 +94,16 @@ def test_no_scratch_folder_or_shared_memory_is_left_by_a_run(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("worker", ["host-0", "lm.gang-1"])
-def test_a_run_goes_on_from_its_checkpoint_when_a_worker_is_killed_and_ends_with_the_same_bits(
-    worker: str, tmp_path: Path
+@pytest.mark.parametrize(("worker", "alone"), [("host-0", "host-0"), ("lm.gang-1", "")])
+def test_a_run_goes_on_when_a_worker_is_killed_and_ends_with_the_same_bits(
+    worker: str, alone: str, tmp_path: Path
 ) -> None:
     plan = plan_of(LETTERS, {"steps": "12"}, {"lm.ranks": 2})
     expected = run(plan, tmp_path / "whole", exact=True)
     killer = Killer(worker, step=7)
     result = run(plan, tmp_path / "run", exact=True, observe=killer, checkpoint_every=3, restarts=1)
     assert killer.killed_at
-    assert [restart.restart for restart in killer.restarts] == [1]
+    assert [(told.restart, told.worker) for told in killer.restarts] == [(1, alone)]
     assert result.steps == 12
     assert result.weights_digest == expected.weights_digest
     assert result.samples == expected.samples

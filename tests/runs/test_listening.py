@@ -12,7 +12,7 @@ import zmq
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import Progress, RunResult, WorkerStarted
-from flowgraph.runtime.shell import run_plan
+from flowgraph.runtime.supervise import run_plan
 from flowgraph.runtime.transport.keys import KeyPair
 from tests.runs.running import GRAPHS, plan_of, run
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from flowgraph.ir.types import AGENT_ROW
-from flowgraph.runtime.batch import Batch, Column
+from flowgraph.runtime.batch import ALIGN, Batch, Column
 from flowgraph.runtime.failures import BlockTooLarge, OwnerGone, StaleHandle
-from flowgraph.runtime.pool import Handle, Reader, Segment
+from flowgraph.runtime.pool import Handle, Reader, Segment, new_spill
 from tests.runtime.pool_process import from_line, sample_batch, to_line
 
 BUDGET = 1 << 20
@@ -231,3 +231,55 @@ def test_a_handle_outside_its_segment_is_refused(offset: int, nbytes: int) -> No
 def test_what_is_no_handle_is_refused(plain: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match="not a pool handle"):
         Handle.from_plain(plain)
+
+
+def test_a_spill_reads_as_memory_does_and_has_no_name(tmp_path: Path) -> None:
+    segment = Segment("worker-0", BUDGET, fd=new_spill(str(tmp_path), BUDGET), on_disk=True)
+    handles = [written(segment, sample_batch(rows)) for rows in (1000, 3, 5000)]
+    assert list(tmp_path.iterdir()) == []
+    reader = Reader()
+    assert [reader.open(handle).equals(sample_batch(handle.rows)) for handle in handles] == [
+        True
+    ] * 3
+    segment.free(handles[1])
+    with pytest.raises(StaleHandle):
+        reader.open(handles[1])
+
+
+@contextmanager
+def small_disk(folder: Path, nbytes: int) -> Iterator[None]:
+    """A file system of that size. The test is skipped where none may be mounted."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_no_room_and_not_an_error(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 10 << 20):
+        fd = new_spill(str(tmp_path), 1 << 26)
+        segment = Segment("worker-0", 1 << 26, fd=fd, on_disk=True)
+        first = written(segment, block(6 << 20))
+        assert segment.try_write(block(6 << 20)) is None
+        assert segment.used == ALIGN + (6 << 20)
+        segment.free(first)
+        written(segment, block(6 << 20))
+        segment.close()
+
+
+def test_of_a_worker_only_the_process_that_was_read_last_stays_mapped() -> None:
+    """All its segments do (its pool, its spill), and none of its predecessor's."""
+    reader = Reader()
+    before = [Segment("worker-0", BUDGET), Segment("worker-0", BUDGET)]
+    after = [Segment("worker-0#1", BUDGET), Segment("worker-0#1", BUDGET)]
+    old, new = ([written(segment, sample_batch()) for segment in own] for own in (before, after))
+    for handle in (*old, *new):
+        reader.open(handle)
+    for handle in new:
+        reader.check(handle)
+    for handle in old:
+        with pytest.raises(StaleHandle):
+            reader.check(handle)

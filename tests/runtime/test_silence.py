@@ -2,7 +2,7 @@
 
 from flowgraph.passes import compile_graph
 from flowgraph.runtime.options import RunOptions
-from flowgraph.runtime.orchestrator.state import RunPhase, State, new_state
+from flowgraph.runtime.orchestrator.state import RunPhase, State, WorkerPhase, new_state
 from flowgraph.runtime.silence import Silence
 from tests.passes.graphs import laptop, marl
 
@@ -45,5 +45,15 @@ def test_when_the_run_stops_all_must_answer() -> None:
     state.phase = RunPhase.STOPPING
     silence.over(state, 0.0)
     for name, worker in state.workers.items():
-        worker.stopped = name != "host-0"
+        worker.phase = WorkerPhase.STOPPING if name == "host-0" else WorkerPhase.STOPPED
     assert silence.over(state, 11.0) == [("host-0", 11.0)]
+
+
+def test_a_stage_worker_is_not_blamed_while_its_calls_wait_for_an_engine_to_be_replaced() -> None:
+    state, silence = running(), Silence(limit_s=10.0)
+    silence.over(state, 0.0)
+    state.workers["host-0"].items.add(1)
+    state.queued["solver.engine"] = [("host-0", "solver", ())]
+    assert silence.over(state, 20.0) == []
+    state.queued.clear()
+    assert silence.over(state, 31.0) == [("host-0", 11.0)]

@@ -1,26 +1,34 @@
-"""`flowgraph inspect`: a graph, a plan or a run in words, as text form, or as JSON."""
+"""`flowgraph inspect`: a graph, a plan or a run explained: in words, as a page, as JSON."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from flowgraph.cli.options import Request, graph_options
+from flowgraph.cli.options import Request, costs_option, graph_options
 from flowgraph.cli.session import verbose_option
 from flowgraph.cli.target import compile_request, load_declared, load_plan, source_of
+from flowgraph.ir.errors import ConfigurationError
 from flowgraph.ir.graph import Graph
 from flowgraph.ir.plan import Plan
+
+if TYPE_CHECKING:
+    from flowgraph.inspect.facts import Facts
 
 
 @click.command("inspect")
 @click.argument("target", metavar="GRAPH.py[:build]|PLAN|RUN_DIR")
 @graph_options
+@costs_option
 @click.option(
     "--ir",
     "form",
     type=click.Choice(["flow", "plan"]),
     help="The text form: the graph as declared, or the plan.",
 )
+@click.option("--html", metavar="FILE", help="Write the explanation as one page.")
+@click.option("--decisions", is_flag=True, help="Every decision of every pass, in tables.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.")
 @verbose_option
 def command(
@@ -28,11 +36,14 @@ def command(
     settings: tuple[str, ...],
     cluster: str | None,
     pins: tuple[str, ...],
+    costs: str | None,
     form: str | None,
+    html: str | None,
+    decisions: bool,
     as_json: bool,
 ) -> None:
     """Explain a graph, a plan, or how a run went. Runs nothing."""
-    request = Request(target=target, settings=settings, cluster=cluster, pins=pins)
+    request = Request(target=target, settings=settings, cluster=cluster, pins=pins, costs=costs)
     source = source_of(target)
     if form == "flow":
         _show(_graph(request), as_json)
@@ -41,6 +52,12 @@ def command(
     if form == "plan":
         _show(plan, as_json)
         return
+    from flowgraph.inspect.facts import facts_of
+
+    facts = facts_of(plan)
+    if html:
+        _write_page(facts, html)
+        click.echo(f"page: {html}", err=as_json)
     if source.kind == "run":
         from flowgraph.report.run_story import read_run
 
@@ -48,12 +65,32 @@ def command(
         click.echo(json.dumps(run.plain(plan)) if as_json else run.told())
         if as_json:
             return
-    if as_json:
-        click.echo(json.dumps(_described(plan)))
-        return
-    from flowgraph.passes.explain import explain
+    if as_json or not html:
+        click.echo(_explained(facts, decisions, as_json), nl=False)
 
-    click.echo(explain(plan), nl=False)
+
+def _explained(facts: "Facts", decisions: bool, as_json: bool) -> str:
+    if as_json:
+        from flowgraph.inspect.plain import described
+
+        return json.dumps(described(facts)) + "\n"
+    if decisions:
+        from flowgraph.passes.explain import explain
+
+        return explain(facts.plan)
+    from flowgraph.inspect.text import told
+
+    # Without a terminal click takes the style out again.
+    return told(facts, lambda title: click.style(title.upper(), bold=True))
+
+
+def _write_page(facts: "Facts", file: str) -> None:
+    from flowgraph.inspect.page import page
+
+    try:
+        Path(file).write_text(page(facts))
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror}") from error
 
 
 def _graph(request: Request) -> Graph:
@@ -74,10 +111,3 @@ def _show(value: Graph | Plan, as_json: bool) -> None:
         click.echo(json.dumps(to_plain(value)))
     else:
         click.echo(print_text(value), nl=False)
-
-
-def _described(plan: Plan) -> dict[str, Any]:
-    from flowgraph.ir.binary import plan_hash
-    from flowgraph.ir.plain import to_plain
-
-    return {"plan_hash": plan_hash(plan), "graph": plan.graph.name, "plan": to_plain(plan)}

@@ -20,7 +20,7 @@ STEPS = 3
 @click.argument("graph", metavar="GRAPH.py[:build]")
 @graph_options
 @click.option("--steps", type=click.IntRange(min=1), default=STEPS, metavar="N", show_default=True)
-@click.option("--meta", is_flag=True, help="Count parameters only: no step is run.")
+@click.option("--meta", is_flag=True, help="Count models only: no step is run.")
 @click.option("-o", "--output", metavar="FILE", help="The costs file (default: NAME.costs.json).")
 @click.option("--json", "as_json", is_flag=True, help="Print the costs as one last line of JSON.")
 @verbose_option
@@ -40,9 +40,9 @@ def command(
     request = Request(target=graph, settings=settings, cluster=cluster, pins=pins)
     declared = load_declared(request)
     if meta:
-        from flowgraph.profile.meta import count_parameters
+        from flowgraph.profile.meta import count_models
 
-        costs: dict[str, Any] = {"values": count_parameters(declared)}
+        costs: dict[str, Any] = {"values": count_models(declared)}
     else:
         plan = compile_request(request, declared)
         from flowgraph.profile.profile import profile

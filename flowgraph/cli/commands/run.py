@@ -10,7 +10,7 @@ import click
 
 from flowgraph.cli.before_run import remarks
 from flowgraph.cli.failure import explain
-from flowgraph.cli.options import Request, graph_options
+from flowgraph.cli.options import Request, costs_option, graph_options, size
 from flowgraph.cli.session import verbose_option
 from flowgraph.cli.target import load_plan, source_of
 from flowgraph.cli.watched import watch
@@ -36,12 +36,18 @@ class Asked:
     checkpoint_every: int
     restarts: int
     silence: float
+    liveness: float
+    retries: int
+    quarantine: int
+    spill: int
+    spill_dir: str
     as_json: bool
 
 
 @click.command("run")
 @click.argument("target", metavar="GRAPH.py[:build]|PLAN")
 @graph_options
+@costs_option
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Steps to take.")
 @click.option("--run-dir", metavar="DIR", help="Folder of the run (default: runs/NAME-TIME).")
 @click.option(
@@ -82,23 +88,66 @@ class Asked:
     metavar="SECONDS",
     help="A worker that holds work and says nothing for so long is lost.",
 )
+@click.option(
+    "--liveness",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A process without a sign of life for so long is lost (0: never).",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How often work is tried again when your code raised in it.",
+)
+@click.option(
+    "--quarantine",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="The most samples on which your code raises that are put aside.",
+)
+@click.option(
+    "--spill",
+    type=size,
+    default="0",
+    metavar="SIZE",
+    help="The most that a worker keeps on disk of what its memory has no room for (default: 0).",
+)
+@click.option(
+    "--spill-dir",
+    type=click.Path(exists=True, file_okay=False, writable=True, resolve_path=True),
+    default="",
+    metavar="DIR",
+    help="Where it is kept (default: the run's scratch folder).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one last line of JSON.")
 @verbose_option
 def command(
-    target: str, settings: tuple[str, ...], cluster: str | None, pins: tuple[str, ...], **rest: Any
+    target: str,
+    settings: tuple[str, ...],
+    cluster: str | None,
+    pins: tuple[str, ...],
+    costs: str | None,
+    **rest: Any,
 ) -> None:
     """Run a graph, or a plan that was compiled from one, to its end."""
     asked = Asked(**rest)
     if asked.only is not None and not asked.reference:
         raise click.UsageError("--only replays a sample in the reference executor: add --reference")
-    request = Request(target=target, settings=settings, cluster=cluster, pins=pins)
+    request = Request(target=target, settings=settings, cluster=cluster, pins=pins, costs=costs)
     if source_of(target).kind == "run":
         raise ConfigurationError(
             f"{target} is a run directory", hint=f"flowgraph run {target}/plan.fgplan"
         )
     plan = load_plan(request)
     verify_runnable(plan)
-    for remark in remarks(plan, exact=asked.exact):
+    for remark in remarks(plan, exact=asked.exact, spill=asked.spill):
         click.echo(remark, err=True)
     folder = run_folder(asked.run_dir, plan.graph.name)
     try:
@@ -135,12 +184,17 @@ def _run(plan: Plan, asked: Asked, folder: Path) -> None:
         checkpoint_every=asked.checkpoint_every,
         restarts=asked.restarts,
         silence_s=asked.silence,
+        liveness_s=asked.liveness,
+        retries=asked.retries,
+        quarantine=asked.quarantine,
+        spill_bytes=asked.spill,
+        spill_dir=asked.spill_dir,
     )
 
     def execute(observe: "Observer") -> "RunResult":
         if asked.reference:
             return _reference(plan, options, observe)
-        from flowgraph.runtime.shell import run_plan
+        from flowgraph.runtime.supervise import run_plan
 
         return run_plan(plan, options, observe)
 

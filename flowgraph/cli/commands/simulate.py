@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flowgraph.cli.options import Request, graph_options
+from flowgraph.cli.options import Request, costs_option, graph_options
 from flowgraph.cli.session import verbose_option
 from flowgraph.cli.target import load_plan
 from flowgraph.ir.errors import ConfigurationError
@@ -22,6 +22,7 @@ STEPS = 20
 @click.command("simulate")
 @click.argument("target", metavar="GRAPH.py[:build]|PLAN|RUN_DIR")
 @graph_options
+@costs_option
 @click.option("--steps", type=click.IntRange(min=1), default=STEPS, metavar="N", show_default=True)
 @click.option("--seed", type=int, default=0, metavar="S", help="Of lengths, and of faults' delays.")
 @click.option("--faults", metavar="FILE", help="YAML or JSON list of what goes wrong.")
@@ -36,6 +37,7 @@ def command(
     settings: tuple[str, ...],
     cluster: str | None,
     pins: tuple[str, ...],
+    costs: str | None,
     steps: int,
     seed: int,
     faults: str | None,
@@ -46,7 +48,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Predict a run in virtual time: nothing of yours is run, no worker is started."""
-    plan = load_plan(Request(target=target, settings=settings, cluster=cluster, pins=pins))
+    plan = load_plan(
+        Request(target=target, settings=settings, cluster=cluster, pins=pins, costs=costs)
+    )
     from flowgraph.runtime.simulate import simulate
 
     result = simulate(

@@ -10,6 +10,7 @@ from flowgraph.report.headline import duration, main_figures, number
 from flowgraph.runtime.progress import (
     EvaluationFinished,
     Progress,
+    PutAside,
     Restarted,
     RunStarted,
     StepFinished,
@@ -49,6 +50,8 @@ class Lines:
                 self._print(f"{ready} ready{again}; {progress.steps} steps in all")
             case Restarted():
                 self._print(restart_line(progress))
+            case PutAside():
+                self._print(put_aside_line(progress))
             case StepFinished() if self._due():
                 self._printed_at, self._printed_step = self._now(), self._tracker.done
                 self._print(step_line(self._tracker))
@@ -83,8 +86,19 @@ def step_line(tracker: Tracker) -> str:
 
 
 def restart_line(restart: Restarted) -> str:
-    """`restart 1 of 3, from the last checkpoint: worker lm.gang-0 was killed`."""
-    return f"restart {restart.restart} of {restart.of}, from the last checkpoint: {restart.cause}"
+    """`restart 1 of 3, from the last checkpoint: worker lm.gang-0 was killed`; or, of who is
+    replaced while all others go on, `restart 2 of 3, host-0 alone: worker host-0 was killed`.
+    """
+    how = f"{restart.worker} alone" if restart.worker else "from the last checkpoint"
+    return f"restart {restart.restart} of {restart.of}, {how}: {restart.cause}"
+
+
+def put_aside_line(aside: PutAside) -> str:
+    """`sample 36 is put aside (1 of at most 5), from the last checkpoint: stage 'check': ...`."""
+    return (
+        f"sample {aside.sample} is put aside ({aside.count} of at most {aside.of}), going on from "
+        f"the last checkpoint: stage '{aside.stage}': {aside.cause}"
+    )
 
 
 def evaluation_line(evaluation: EvaluationFinished) -> str:

@@ -9,6 +9,7 @@ from flowgraph.report.headline import headline
 from flowgraph.runtime.progress import (
     EvaluationFinished,
     Progress,
+    PutAside,
     Restarted,
     RunStarted,
     StepFinished,
@@ -40,6 +41,7 @@ class Tracker:
         self.started_after: float | None = None
         self.workers: list[WorkerStarted] = []
         self.restarts: list[Restarted] = []
+        self.put_aside: list[PutAside] = []
         self.total = 0
         self.done = 0
         self.curves: dict[str, Curve] = {}
@@ -58,8 +60,12 @@ class Tracker:
                 if self.started_after is None:
                     self.started_after = self._mark - self.began
             case Restarted():
-                self.workers = []
+                alone = progress.worker  # else all are started anew
+                self.workers = [w for w in self.workers if alone and w.name != alone]
                 self.restarts.append(progress)
+            case PutAside():
+                self.workers = []
+                self.put_aside.append(progress)
             case StepFinished():
                 self._step(progress)
             case EvaluationFinished():

@@ -3,7 +3,14 @@
 from collections import Counter
 
 from flowgraph.runtime.orchestrator.events import Action, Event
-from flowgraph.runtime.orchestrator.state import Phase, RunPhase, State, Step, UnitStatus
+from flowgraph.runtime.orchestrator.state import (
+    Phase,
+    RunPhase,
+    State,
+    Step,
+    UnitStatus,
+    WorkerPhase,
+)
 
 
 def check_state(state: State, event: Event, actions: list[Action]) -> None:
@@ -35,14 +42,15 @@ def _check_workers(state: State) -> None:
 
 def _check_versions(state: State) -> None:
     """Outside an update everybody who holds weights of a trained module has the same version."""
-    if not state.steps or state.steps[0].phase is Phase.UPDATING:
+    if not state.steps or state.steps[0].phase in (Phase.UPDATING, Phase.SYNCING):
         return
     trained = set(state.topology.trained_modules())
     updates = state.plan.schedule.updates
     for worker in state.workers.values():
         if worker.group.module in trained and worker.group.kind == "gang":
             assert worker.version == state.version, f"{worker.name} is at another version"
-        if worker.group.module in trained and worker.group.kind == "engine":
+        present = worker.phase is WorkerPhase.READY
+        if worker.group.module in trained and worker.group.kind == "engine" and present:
             # Engines are given new weights by the last update of a step only.
             assert worker.version == state.version - state.version % updates, worker.name
     assert len(set(state.updates.values())) <= 1, "modules took different numbers of updates"
@@ -50,8 +58,18 @@ def _check_versions(state: State) -> None:
 
 def _check_units(step: Step) -> None:
     for name, progress in step.tasks.items():
-        assert progress.ready == sorted(progress.ready), name
-        assert all(progress.status[unit] is UnitStatus.WAITING for unit in progress.ready), name
-        done = sum(status is UnitStatus.DONE for status in progress.status)
-        assert sum(progress.done) == done, f"{name} counts {sum(progress.done)} of {done} units"
-        assert all(missing >= 0 for missing in progress.missing), name
+        assert len(set(progress.ready)) == len(progress.ready), name
+        assert progress.ready[:1] == sorted(progress.ready)[:1], name
+        for unit, (status, missing) in enumerate(
+            zip(progress.status, progress.missing, strict=True)
+        ):
+            ready = status == UnitStatus.WAITING and missing == 0
+            assert ready is (unit in progress.ready), f"{name}: unit {unit}"
+        assert progress.finished == progress.status.count(UnitStatus.DONE), name
+        for part, units in enumerate(step.parts):
+            of_part = progress.status[units.start : units.stop]
+            assert progress.done[part] == of_part.count(UnitStatus.DONE), name
+            assert progress.begun[part] == len(units) - of_part.count(UnitStatus.WAITING), name
+            assert progress.ready_units[part] == sum(unit in units for unit in progress.ready), name
+    left = sum(len(progress.status) - progress.finished for progress in step.tasks.values())
+    assert step.left == left, f"{step.left} of {left} are counted as left"

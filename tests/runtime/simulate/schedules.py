@@ -40,6 +40,8 @@ def schedule_of(number: int) -> Schedule:
     ]
     for _ in range(draw.randint(0, 2)):
         faults.append(_trouble(draw, draw.choice(workers)))
+    if draw.random() < 0.3:
+        faults.append(Fault(kind="duplicate", seconds=10 ** draw.uniform(-3, 0)))
     for _ in range(draw.choice([0, 0, 1, 3])):
         crash = Fault(
             kind="crash", worker=draw.choice(workers), start_s=10 ** draw.uniform(-3, 0.5)
@@ -125,7 +127,8 @@ def _check_end(schedule: Schedule, result: SimResult) -> None:
     kept = result.conservation
     for name, record in kept["samples"].items():
         assert record["in_flight"] == 0, f"{name}: {record}"
-    assert kept["calls"]["issued"] == kept["calls"]["answered"]
+    calls = kept["calls"]
+    assert calls["issued"] == calls["answered"] + calls["dropped"]
     steps = 1 + max((entry[1] for entry in expected), default=-1)
     assert result.steps == steps
     assert set(kept["updates"].values()) == {steps * plan.schedule.updates}

@@ -151,13 +151,17 @@ def test_a_source_that_raises_names_the_sample() -> None:
 
 
 @pytest.mark.parametrize(("function", "batched"), [("even", False), ("even_columns", True)])
-def test_a_filter_before_membership_reports_the_ids_it_kept(function: str, batched: bool) -> None:
+def test_a_filter_before_membership_reports_the_ids_it_kept_and_why_not_others(
+    function: str, batched: bool
+) -> None:
     tasks = source()
     first = after(tasks, "filter", function, batched=batched)
     second = after(first, "filter", "above", params={"least": 3})
     result = run(host(plan(tasks, first, second), gated=False), (0, 1, 2, 3), (4, 5, 6))
     assert result.kept == (4, 6)
-    assert result.dropped == ()
+    by_filter = {sample: reason for sample, reason in result.dropped}
+    assert set(by_filter) == {0, 1, 2, 3, 5}
+    assert by_filter[2] == "filter 'above'"
     assert numbers(result, "above") == [[], [4, 6]]
 
 

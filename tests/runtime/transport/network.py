@@ -1,6 +1,6 @@
 """A fetch over a network that misbehaves as it is told, without sockets, threads or clocks.
 
-The block is 2 MiB chunks of which only the numbers exist: bytes are stood in for by their digests,
+The block is chunks of which only the numbers exist: bytes are stood in for by their digests,
 so that blocks of any size cost nothing.
 """
 

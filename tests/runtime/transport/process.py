@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from flowgraph.runtime.pool import Reader, Segment
 from flowgraph.runtime.transport.blocks import PoolBlocks
+from flowgraph.runtime.transport.chunks import CHUNK
 from flowgraph.runtime.transport.client import BlockClient, Source
 from flowgraph.runtime.transport.server import BlockServer
 from tests.runtime.pool_process import from_line, to_line
@@ -34,7 +35,7 @@ def read(endpoint: str, line: str) -> None:
     source = Source(endpoint=endpoint, server="owner", block=handle.to_plain())
     client = BlockClient(window=1)
     number = client.start(source, memoryview(bytearray(handle.nbytes)))
-    for count in range(handle.nbytes >> 21):
+    for count in range(handle.nbytes // CHUNK):
         while client.received(number) < count:
             client.turn(100)
         print(count, flush=True)

@@ -1,6 +1,7 @@
 """A server and a client with real sockets, turned by hand in one thread."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from flowgraph.ir.errors import RunFailed
 from flowgraph.runtime.batch import Batch, Column
 from flowgraph.runtime.pool import Handle, Reader, Segment
 from flowgraph.runtime.transport.blocks import PoolBlocks
+from flowgraph.runtime.transport.chunks import CHUNK
 from flowgraph.runtime.transport.client import BlockClient, Source
 from flowgraph.runtime.transport.keys import Keyring, new_keyrings
 from flowgraph.runtime.transport.receiving import Limits
@@ -57,13 +59,13 @@ class Rig:
             LOOPBACK if tcp else f"ipc://{folder}/owner",
             self.rings["owner"] if tcp else None,
             trusted=way == "trusted",
-            budget_bytes=budget_chunks << 21,
+            budget_bytes=budget_chunks * CHUNK,
             idle_s=1.0,
         )
         self.client = BlockClient(
             self.rings["reader"] if tcp else None,
             window=window,
-            budget_bytes=budget_chunks << 21,
+            budget_bytes=budget_chunks * CHUNK,
             limits=HURRY,
         )
 
@@ -85,3 +87,32 @@ def rig(way: str, folder: Path, *, window: int = 4, budget_chunks: int = 8) -> I
         made.client.close()
         made.server.close()
         made.segment.close()
+
+
+class Serving:
+    """A server of any process's blocks over CURVE, on a thread of its own until it is stopped."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.rings = new_keyrings(names)
+        self.server = BlockServer(PoolBlocks(Reader()), LOOPBACK, self.rings[names[0]])
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        self.server.serve(self._over.is_set, every_ms=10)
+        self.server.close()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@contextmanager
+def serving(names: Sequence[str]) -> Iterator[Serving]:
+    """names: the server's own first."""
+    found = Serving(names)
+    try:
+        yield found
+    finally:
+        found.stop()

@@ -147,7 +147,7 @@ def test_a_block_that_was_freed_is_refused_at_once() -> None:
 
 def test_beyond_two_gigabytes_chunks_have_their_right_places() -> None:
     """3 GiB of which all but the last two chunks are here already."""
-    chunks = 1536
+    chunks = (3 << 30) // CHUNK
     network = Network(chunks=chunks, received=chunks - 2)
     assert network.fetch.nbytes == 3 << 30
     network.sender_takes()

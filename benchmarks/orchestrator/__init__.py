@@ -1,0 +1,1 @@
+"""How fast the orchestrator's core is, without processes and sockets."""

@@ -1,0 +1,1 @@
+"""What breaks each rule of the verifier, by theme: graphs and plans with one thing wrong."""
