@@ -42,8 +42,9 @@ bench: setup ## performance figures, as ratios
 fuzz: setup ## 100,000 mutants of plan files and IR texts (long)
 	$(FROM_ROOT) -m tests.fuzz --count 100000
 
-soak: setup ## simulated fault schedules for SECONDS (600 unless told)
+soak: setup ## simulated fault schedules, then real models with losses, each for SECONDS (600)
 	$(FROM_ROOT) -m tests.runtime.simulate --soak $(or $(SECONDS),600)
+	$(FROM_ROOT) -m tests.runtime.orchestrator --seconds $(or $(SECONDS),600)
 
 lint: setup ## linters, strict types, layering
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from flowgraph.passes.demand import (
     unit_of,
     used_agents,
 )
-from flowgraph.passes.growth import grown
+from flowgraph.passes.growth import grown, upgraded
 from flowgraph.passes.rooms import rooms_of
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.taking_turns import take_turns
@@ -62,7 +62,8 @@ class BindAgents:
         ]
         turns = take_turns(state, choices, self.solver)
         gangs = [replace(gang, **turns.get(gang.name, {})) for gang in gangs]
-        state = grown(replace(state, groups=(host, *engines, *gangs)), choices)
+        state = upgraded(replace(state, groups=(host, *engines, *gangs)), choices)
+        state = grown(state, choices)
         rooms = rooms_of(state, state.groups[1:], choices)
         return choices.onto(state, rooms=rooms)
 

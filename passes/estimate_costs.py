@@ -1,5 +1,6 @@
 """estimate-costs: seconds and memory of each part, under each layout that it may have."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from flowgraph.passes.layout_costs import (
 )
 from flowgraph.passes.layout_options import engine_options, gang_options
 from flowgraph.passes.state import Choices, Cost, LaidOut, State
+from flowgraph.passes.words import seconds_text
 from flowgraph.passes.works import engine_work, gang_modules, gang_work, only_models, places_of
 from flowgraph.runtime.policy.step_time import (
     STAGE_SECONDS,
@@ -41,7 +43,7 @@ class EstimateCosts:
         first = places[0]
         whole = replace(state, spreads=length_spreads(index(state.graph)))
         state = only_models(whole)
-        costs = [_host_cost(state)]
+        costs = [_host_cost(state, _drawn(whole))]
         options: dict[str, tuple[LaidOut, ...]] = {}
         for agent in used_agents(state.graph):
             part = f"{agent.name}.engine"
@@ -56,7 +58,7 @@ class EstimateCosts:
             if accelerated(state):
                 options[part] = gang_options(state, module, places)
         for cost in costs:
-            shown = f"{cost.seconds:.3g} s, {cost.memory_bytes / 2**20:.0f} MiB"
+            shown = f"{seconds_text(cost.seconds)}, {cost.memory_bytes / 2**20:.0f} MiB"
             choices.choose(cost.part, "cost", shown, _because(state, cost, first.kind))
         return choices.onto(whole, costs={cost.part: cost for cost in costs}, options=options)
 
@@ -87,10 +89,23 @@ def _because(state: State, cost: Cost, kind: str) -> str:
     return f"estimated: {terms or 'user code assumed'}"
 
 
-def _host_cost(state: State) -> Cost:
+def _host_cost(state: State, drawn: float) -> Cost:
+    """drawn: samples that are made for each that a step takes."""
     games = sum(attribute(s, "trajectories") for s in state.graph.by_op("episodes"))
     core = next((k.name for k in state.cluster.kinds if k.kind == "cpu"), "")
     measured = state.measured.get("host", "sample_s", core)
     sample = measured.value if measured else STAGE_SECONDS * max(1, games)
-    seconds = batch_of(state.graph) * sample
+    seconds = batch_of(state.graph) * drawn * sample
     return Cost(part="host", seconds=seconds, memory_bytes=0, measured=measured is not None)
+
+
+def _drawn(state: State) -> float:
+    """Samples that are made for each that a step takes: filters of samples refill from the source
+    what they reject."""
+    at = index(state.graph)
+    most = 1.0
+    for train in state.graph.by_op("train"):
+        filters = [stage for stage in at.ancestors(train) if stage.op == "filter"]
+        refilled = [s for s in filters if at.streams[s.inputs[0]].type.key == ("sample",)]
+        most = max(most, math.prod(1 / attribute(stage, "expect") for stage in refilled))
+    return most

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from flowgraph.ir.plan import Decision, Plan, WorkerGroup
 from flowgraph.passes.pipeline import PIPELINE
-from flowgraph.passes.words import counted, ranges, size_text
+from flowgraph.passes.words import counted, ranges, seconds_text, size_text
 
 WIDTH = 100
 
@@ -36,7 +36,7 @@ def _headline(plan: Plan) -> str:
             f"{counted(cluster.total_devices, 'device')}, {counted(cores, 'core')}",
             f"a step: {schedule.batch} samples, {counted(schedule.updates, 'update')}, in units of "
             f"{schedule.unit} (exact: chunks of {schedule.chunk}), {schedule.mode}, about "
-            f"{plan.prediction.step_seconds:.3g} s ({_basis(plan)})",
+            f"{seconds_text(plan.prediction.step_seconds)} ({_basis(plan)})",
             _consistency(plan),
         ]
     )
@@ -70,7 +70,7 @@ def _groups(plan: Plan) -> list[Sequence[str]]:
             f"{group.slots} rows of {group.max_length}"
             if group.kind == "engine"
             else _holds(group),
-            f"{seconds.get(group.name, 0.0):.3g} s",
+            seconds_text(seconds.get(group.name, 0.0)),
             size_text(memory.get(group.name, 0)),
             _places(group),
         )
@@ -101,7 +101,7 @@ def _rooms(plan: Plan) -> str:
         if room.least < room.most:
             lines.append(
                 f"  {room.group} may have {room.least} to {room.most} processes; a move costs "
-                f"{room.move_seconds:.3g} s"
+                f"{seconds_text(room.move_seconds)}"
             )
     for group in plan.groups:
         if group.shares:

@@ -1,7 +1,8 @@
-"""Rollout instances from spare devices: where calls hold up the step, more engines answer them.
+"""What spare devices are good for: a faster kind for a part, and more engines for an agent.
 
 match-throughput gives each part what the slowest of all leaves useful when parts overlap. A game's
-agents call after one another, so that the step also waits for engines that are not the slowest.
+agents call after one another, and trainers begin behind them, so that the step also waits for parts
+that are not the slowest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,50 @@ from flowgraph.runtime.policy.step_chain import Work, step_chain
 from flowgraph.runtime.policy.step_time import bound_seconds
 
 LEAST_GAIN = 0.01
-"""Of a step, that one more engine must save: less is within what an estimate errs by."""
+"""Of a step, that a change must save: less is within what an estimate errs by."""
+
+
+def upgraded(state: State, choices: Choices) -> State:
+    """Requires groups. The state with parts on as many devices of another kind, which are spare,
+    where that shortens the predicted step by at least `LEAST_GAIN`, the most saving one first.
+
+    Counts, layouts and micro-batches stay. Nothing changes where trainers take turns.
+    """
+    if not state.layouts or state.sharing.members:
+        return state
+    works, seconds = works_in_step(state), dict(group_seconds(state))
+    nodes, laid = nodes_of(state.cluster), dict(state.layouts)
+    first = step = _step(state, works, seconds, seconds)
+    while True:
+        best: tuple[float, str, LaidOut] | None = None
+        for group, option in _other_kinds(state, laid):
+            after = _step(state, works, seconds, {**seconds, group: option.seconds})
+            if step - after < LEAST_GAIN * step or (best is not None and after >= best[0]):
+                continue
+            if _fit({**laid, group: option}, nodes):
+                best = (after, group, option)
+        if best is None:
+            break
+        step, group, option = best
+        works = _scaled(works, group, option.seconds / seconds[group])
+        laid[group], seconds[group] = option, option.seconds
+    for group, option in laid.items():
+        if option is not state.layouts[group]:
+            why = f"spare devices: without this kind a step takes {first / step - 1:.1%} longer"
+            choices.choose(group, "kind", option.kind, why, state.layouts[group].kind)
+    return _with(state, laid)
+
+
+def _other_kinds(state: State, laid: Mapping[str, LaidOut]) -> list[tuple[str, LaidOut]]:
+    """(group, option) with what the group has now on another kind of device."""
+    return [
+        (group, option)
+        for group, now in laid.items()
+        for option in state.options[group]
+        if option.kind != now.kind
+        and (option.layout, option.replicas, option.micro_batch)
+        == (now.layout, now.replicas, now.micro_batch)
+    ]
 
 
 def grown(state: State, choices: Choices) -> State:
@@ -122,7 +166,9 @@ def _with(state: State, laid: Mapping[str, LaidOut]) -> State:
     if not changed:
         return state
     costs = {
-        name: replace(state.costs[name], seconds=o.seconds, memory_bytes=o.memory_bytes)
+        name: replace(
+            state.costs[name], seconds=o.seconds, memory_bytes=o.memory_bytes, terms=o.terms
+        )
         for name, o in changed.items()
     }
     groups: list[WorkerGroup] = [

@@ -120,7 +120,7 @@ def gang_estimate(work: GangWork, layout: Layout, place: Place, micro: float = 0
     if work.trained:
         update = update_seconds(work.model.shape, place.device)
         seconds += work.updates * update / (layout.tp * layout.pp)
-        seconds += work.updates * _gradients_s(work, layout, place)
+        seconds += work.updates * gradients_s(work, layout, place)
     return Estimate(seconds, _gang_bytes(work, layout, micro, min(layout.pp, batches)))
 
 
@@ -166,7 +166,7 @@ def _traffic(work: GangWork, layout: Layout, place: Place) -> tuple[float, float
     return token, item
 
 
-def _gradients_s(work: GangWork, layout: Layout, place: Place) -> float:
+def gradients_s(work: GangWork, layout: Layout, place: Place) -> float:
     """One all-reduce of the gradients, over the ranks that share the data."""
     shape, ways = work.model.shape, layout.dp * layout.cp
     if ways == 1:

@@ -16,7 +16,7 @@ from flowgraph.passes.layout_costs import (
 )
 from flowgraph.passes.layouts import gang_layouts, instance_counts, named, tensor_ways
 from flowgraph.passes.state import LaidOut, State
-from flowgraph.passes.words import counted
+from flowgraph.passes.words import counted, size_text
 from flowgraph.passes.works import engine_work, gang_work
 
 MOST_ALONE = 1 << 16
@@ -166,11 +166,11 @@ def _options(
     if not refused:
         return ()
     least, place = min(refused, key=lambda it: it[0].memory_bytes / it[1].memory_bytes)
-    terms = " + ".join(f"{name} {_gib(size)}" for name, size in least.terms.items())
+    terms = " + ".join(f"{name} {size_text(size)}" for name, size in least.terms.items())
     worst = max(least.terms, key=lambda name: least.terms[name])
     raise PlanError(
-        f"{part} needs {_gib(least.memory_bytes)} a device ({terms}) even {_spread(least)}, "
-        f"a {place.kind!r} of cluster {state.cluster.name!r} has {_gib(place.memory_bytes)}",
+        f"{part} needs {size_text(least.memory_bytes)} a device ({terms}) even {_spread(least)}, "
+        f"a {place.kind!r} of cluster {state.cluster.name!r} has {size_text(place.memory_bytes)}",
         hint=_memory_hint(part, worst, least, place),
     )
 
@@ -191,10 +191,6 @@ def _memory_hint(part: str, worst: str, least: LaidOut, place: Place) -> str:
         "activations": "a smaller micro_batch",
     }.get(
         worst,
-        f"devices with {_gib(least.memory_bytes)}, {times} times as many of them in a node, or a "
-        f"smaller dtype than that of its {worst}",
+        f"devices with {size_text(least.memory_bytes)}, {times} times as many of them in a node, "
+        f"or a smaller dtype than that of its {worst}",
     )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"

@@ -22,7 +22,8 @@ def neighbours_of(plan: Plan, again: Again) -> tuple[Neighbour, ...]:
 
     One more device comes as a node of its own, one more core to the first node; one fewer is taken
     from the last node. Where a device is left over nothing is solved: the same plan still fits. Nor
-    can more devices make a step longer, whatever a search without time for an ILP finds.
+    can more devices make a step longer or fewer make it shorter, whatever a search without time for
+    an ILP finds.
     """
     found = []
     own = plan.prediction.step_seconds
@@ -42,7 +43,9 @@ def neighbours_of(plan: Plan, again: Again) -> tuple[Neighbour, ...]:
                 continue
             if devices > 0 and seconds > own * (1 - SAME):
                 groups, seconds = plan.groups, own
-            changes = dict(_changes(plan.groups, groups))
+            if devices < 0:
+                seconds = max(own, seconds)
+            changes = dict(_changes(plan, groups, cluster))
             found.append(
                 Neighbour(kind=kind, devices=devices, step_seconds=seconds, changes=changes)
             )
@@ -99,13 +102,22 @@ def _left_over(plan: Plan, kind: str) -> bool:
     return not shared and len(used) < node.devices
 
 
-def _changes(before: Groups, after: Groups) -> Iterator[tuple[str, str]]:
-    """By group whose processes or layout differ, from what to what."""
-    old: Mapping[str, WorkerGroup] = {group.name: group for group in before}
+def _changes(plan: Plan, after: Groups, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """By group whose processes, layout or kind of device differ, from what to what."""
+    old: Mapping[str, WorkerGroup] = {group.name: group for group in plan.groups}
+    kinds = [{node.name: node.device for node in own.nodes} for own in (plan.cluster, cluster)]
     for group in after:
-        was = old.get(group.name)
-        if was is not None and _told(was) != _told(group):
-            yield group.name, f"{_told(was)} -> {_told(group)}"
+        if group.name not in old:
+            continue
+        was, now = _told(old[group.name]), _told(group)
+        before, later = (
+            ", ".join(dict.fromkeys(kind[p.node] for p in g.places if p.device >= 0))
+            for g, kind in zip((old[group.name], group), kinds, strict=True)
+        )
+        if before != later:
+            was, now = f"{was} on {before}", f"{now} on {later}"
+        if was != now:
+            yield group.name, f"{was} -> {now}"
 
 
 def _told(group: WorkerGroup) -> str:

@@ -11,7 +11,7 @@ from flowgraph.passes.demand import accelerated
 from flowgraph.passes.seating import Bins, Seat, spread
 from flowgraph.passes.state import Choices, State
 from flowgraph.passes.traffic import traffic
-from flowgraph.passes.words import counted
+from flowgraph.passes.words import counted, size_text
 
 PROCESS_BYTES = 64 << 20
 """Memory of a node that a process has for itself at the very least, interpreter and torch loaded.
@@ -145,11 +145,11 @@ def _check_memory(state: State, seats: tuple[Seat, ...]) -> None:
     for group in () if state.layouts else _movable(state):
         cost = state.costs[group.name]
         if largest and cost.memory_bytes > largest:
-            terms = " + ".join(f"{name} {_gib(size)}" for name, size in cost.terms.items())
+            terms = " + ".join(f"{name} {size_text(size)}" for name, size in cost.terms.items())
             worst = max(cost.terms, key=lambda name: cost.terms[name])
             raise PlanError(
-                f"{group.name} needs {_gib(cost.memory_bytes)} a process ({terms}), the largest "
-                f"node of cluster {state.cluster.name!r} has {_gib(largest)}",
+                f"{group.name} needs {size_text(cost.memory_bytes)} a process ({terms}), the "
+                f"largest node of cluster {state.cluster.name!r} has {size_text(largest)}",
                 hint={
                     "KV cache": f"fewer {group.name.removesuffix('.engine')}.slots or a smaller "
                     "max_length",
@@ -173,10 +173,6 @@ def _check_hosts(state: State) -> None:
                 f"{needed >> 20} MiB at the very least ({sum_}, {PROCESS_BYTES >> 20} MiB each)",
                 hint=f"{fewer} fewer workers there, or {needed >> 20} MiB",
             )
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.3g} GiB"
 
 
 def _explain(state: State, choices: Choices) -> None:

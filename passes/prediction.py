@@ -58,7 +58,8 @@ def works_in_step(state: State) -> tuple[Work, ...]:
     for task in tasks:
         reads = tuple(dict.fromkeys(m for s in task.inputs for m in makers.get(s, ())))
         own = seconds[task.group] / sharers[task.group] if task.versioned else 0.0
-        share = _share(models, task, held[task.group])
+        barred = not any(o.kind == "apply" and set(o.outputs) & set(task.inputs) for o in tasks)
+        share = _share(models, task, held[task.group], barred)
         returned = _gradients(at, task, tasks) if task.kind == "apply" else ()
         ahead = FORWARD if returned else 1.0
         found.append(
@@ -114,9 +115,13 @@ def _gradients(at: Index, task: Task, tasks: tuple[Task, ...]) -> tuple[str, ...
     return tuple(other.name for other in tasks if senders & {*other.stages})
 
 
-def _share(state: State, task: Task, group: WorkerGroup) -> float:
-    """Of a step's records, what the group takes at once: all of them behind a barrier."""
-    if task.kind == "train" and state.pins.get("schedule", "mode") == "barrier":
+def _share(state: State, task: Task, group: WorkerGroup, barred: bool) -> float:
+    """Of a step's records, what the group takes at once: all of them behind a barrier.
+
+    barred: it reads from hosts only. Encoders train with those that read from them: a barrier parts
+    the hosts' phase from theirs, and their items still follow one another.
+    """
+    if barred and task.kind == "train" and state.pins.get("schedule", "mode") == "barrier":
         return 1.0
     if task.kind != "train":
         unit, _ = unit_of(state)

@@ -9,6 +9,7 @@ from flowgraph.passes.binding.turns import Job, TurnProblem, Turns, check, in_or
 from flowgraph.passes.demand import used_agents
 from flowgraph.passes.sharing import state_bytes, swap_seconds
 from flowgraph.passes.state import Choices, State
+from flowgraph.passes.words import seconds_text
 
 
 def take_turns(state: State, choices: Choices, solver: str) -> dict[str, dict[str, Any]]:
@@ -41,7 +42,7 @@ def take_turns(state: State, choices: Choices, solver: str) -> dict[str, dict[st
                 "turn",
                 i,
                 f"{shared}: in the order of readiness, done after "
-                f"{turns.seconds:.3g} s (gap {turns.gap:.1%}, {turns.by})",
+                f"{seconds_text(turns.seconds)} (gap {turns.gap:.1%}, {turns.by})",
             )
             found[gang] = {
                 "shares": "" if gang == leader else leader,
@@ -89,7 +90,7 @@ def _host_memory(state: State) -> int:
 
 
 def _why(turns: Turns, gang: str, residency: str, swap: float, ready: float) -> str:
-    said = f"ready after {ready:.3g} s; out and in again takes {swap:.3g} s"
+    said = f"ready after {seconds_text(ready)}; out and in again takes {seconds_text(swap)}"
     if residency == "resident":
         return f"{said}, which it need not"
     if residency == "offloaded":

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from flowgraph.ir.index import attribute, index
 from flowgraph.ir.plan import Layout, WorkerGroup
 from flowgraph.passes.demand import used_agents
-from flowgraph.passes.layout_costs import HOP_SECONDS, Place, split_times
+from flowgraph.passes.layout_costs import HOP_SECONDS, Place, gradients_s, split_times
 from flowgraph.passes.sharing import swap_seconds
 from flowgraph.passes.state import State
 from flowgraph.passes.tasks import form_tasks
@@ -63,7 +63,8 @@ def _gang_times(models: State, group: WorkerGroup, place: Place) -> Mapping[str,
         "record_s": times.token_s * ranks * work.model.length,
     }
     if work.trained:
-        values["update_s"] = update_seconds(work.model.shape, place.device) / _split(layout)
+        update = update_seconds(work.model.shape, place.device) / _split(layout)
+        values["update_s"] = update + gradients_s(work, layout, place)
     if laid and group.residency != "resident":
         values["swap_s"] = swap_seconds(laid)
     return {f"{group.name}.{name}": value for name, value in values.items()}

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from flowgraph.ir.errors import ConfigurationError
-from flowgraph.runtime.journal import SENT, VERSION
+from flowgraph.runtime.journal import SCHEMA, SENT, VERSION
 from flowgraph.runtime.messages import Message, decode
 
 FILE = "journal.db"
+PLAN = "plan.fgplan"
+"""What makes a folder that of a run."""
 
 WAIT_S = 5.0
 """How long a reader waits for a writer that is just putting the file in order."""
@@ -136,8 +138,11 @@ def _story(connection: sqlite3.Connection) -> Story:
 
 
 def _open(folder: Path) -> sqlite3.Connection:
+    """Of a run that was killed before its journal was made: an empty one."""
     file = folder / FILE
     if not file.is_file():
+        if (folder / PLAN).is_file():
+            return _empty()
         raise ConfigurationError(
             f"{folder} is no run directory: it has no {FILE}",
             hint="a folder that `flowgraph run` made",
@@ -151,7 +156,15 @@ def _open(folder: Path) -> sqlite3.Connection:
         raise _damaged(folder, error) from error
     if version != VERSION:
         connection.close()
+        if version == 0:  # what is made last is its version
+            return _empty()
         raise ConfigurationError(f"{file} is a journal of version {version}, not {VERSION}")
+    return connection
+
+
+def _empty() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(SCHEMA)
     return connection
 
 

@@ -6,6 +6,7 @@ backwards from any event to what set it off. Nothing here waits for the disk.
 
 import json
 import time
+from collections.abc import Callable
 
 from flowgraph.runtime.journal import HAPPENED, RECEIVED, SENT, Journal
 from flowgraph.runtime.messages import Done, Message
@@ -49,13 +50,13 @@ class Logbook:
         told = event.how.encode() if isinstance(event, WorkerDied) else b""
         return self._journal.message(now, HAPPENED, worker, type(event).__name__, told, None)
 
-    def waits(self, state: State, now: float, signs: Signs) -> None:
+    def waits(self, state: State, now: float, signs: Callable[[], Signs]) -> None:
         """Write who waits for what, at most once a second, and only when it is not what it was."""
         if now - self._reported_at < self._every:
             return
         self._reported_at = now
         began = time.thread_time()
-        self._report = wait_report(state, now, signs, self._report)
+        self._report = wait_report(state, now, signs(), self._report)
         plain = self._report.to_plain(self._epoch)
         text = json.dumps(plain)
         if text != self._written:
@@ -63,7 +64,7 @@ class Logbook:
             self._journal.status(text)
         self._every = max(REPORT_EVERY_S, (time.thread_time() - began) / MOST_SHARE)
 
-    def last(self, state: State, now: float, signs: Signs) -> None:
+    def last(self, state: State, now: float, signs: Callable[[], Signs]) -> None:
         """The state in which the attempt ended, however long ago the last one was written."""
         if not self._journal.failed:  # the attempt ends by that, and shall be told so
             self._reported_at = now - self._every

@@ -279,16 +279,7 @@ class Stopped:
 
 
 FromWorker = (
-    Ready
-    | Done
-    | BackwardDone
-    | Issued
-    | Generated
-    | Updated
-    | Loaded
-    | Saved
-    | Failed
-    | Stopped
+    Ready | Done | BackwardDone | Issued | Generated | Updated | Loaded | Saved | Failed | Stopped
 )
 """What a worker says; it names itself and its incarnation."""
 

@@ -10,7 +10,8 @@ class RunOptions:
     run_dir: absolute folder of the run. record: keep the first step's training rows and gradients
     under `run_dir/record`. only: in the reference executor, one sample id to replay.
     checkpoint_every: steps between checkpoints; 0: one every `checkpoint_s` seconds instead.
-    restarts: how often lost workers are replaced, from the last checkpoint, before the run ends.
+    restarts: how often lost workers are replaced, alone or with all others from the last
+    checkpoint, before the run ends.
     silence_s: how long a worker that holds work may say nothing; then it is killed, and counts as
     lost. Longer than the slowest single item: a generation, a micro-batch, a call of a function.
     liveness_s: how long a process may give no sign of life (a heartbeat) before it is taken for

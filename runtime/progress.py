@@ -15,6 +15,15 @@ class WorkerStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PorterStarted:
+    """A node's porter listens, from which other nodes' workers get its blocks."""
+
+    node: str
+    pid: int
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
     """All workers are ready; steps: how many will be taken."""
 
@@ -70,7 +79,15 @@ class PutAside:
     of: int
 
 
-Progress = WorkerStarted | RunStarted | StepFinished | EvaluationFinished | Restarted | PutAside
+Progress = (
+    WorkerStarted
+    | PorterStarted
+    | RunStarted
+    | StepFinished
+    | EvaluationFinished
+    | Restarted
+    | PutAside
+)
 Observer = Callable[[Progress], None]
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from flowgraph.ir.plan import Plan
 from flowgraph.runtime.failures import CannotWrite
 from flowgraph.runtime.journal import Journal
 from flowgraph.runtime.journal_reader import FILE as JOURNAL
+from flowgraph.runtime.journal_reader import PLAN
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import EvaluationFinished, Progress, RunResult, StepFinished
 from flowgraph.runtime.run_lock import RunLock
@@ -42,7 +44,7 @@ class RunDirectory:
         self.path = path
         self.plan = plan
         self.options = options
-        self.plan_file = path / "plan.fgplan"
+        self.plan_file = path / PLAN
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self._lock = RunLock(path / LOCK)
@@ -60,7 +62,10 @@ class RunDirectory:
 
     @classmethod
     def create(cls, options: RunOptions, plan: Plan) -> RunDirectory:
-        """A new one. Raises ConfigurationError when the folder exists, or cannot be made."""
+        """A new one. Raises ConfigurationError when the folder exists, or cannot be made.
+
+        The plan comes last: a folder that has one can be resumed, whatever killed its run.
+        """
         path = Path(options.run_dir).absolute()
         try:
             path.mkdir(parents=True)
@@ -71,11 +76,21 @@ class RunDirectory:
             ) from error
         except OSError as error:
             raise ConfigurationError(f"cannot make {path}: {error.strerror}") from error
-        (path / "logs").mkdir()
-        (path / "plan.fgplan").write_bytes(encode(plan))
-        (path / "options.json").write_text(json.dumps(asdict(options), indent=1) + "\n")
-        directory = cls(path, plan, options)
-        directory.outcome("running")
+        try:
+            (path / "logs").mkdir()
+            _replace(path / "options.json", json.dumps(asdict(options), indent=1) + "\n")
+            _replace(path / PLAN, encode(plan))
+            directory = cls(path, plan, options)
+            try:
+                directory.outcome("running")
+            except CannotWrite:
+                directory.close()
+                raise
+        except (CannotWrite, OSError) as error:
+            shutil.rmtree(path, ignore_errors=True)  # nothing of a run is in it yet
+            raise ConfigurationError(
+                f"cannot make {path}: {getattr(error, 'what', error)}", hint="make room on the disk"
+            ) from error
         return directory
 
     @classmethod
@@ -152,7 +167,7 @@ class RunDirectory:
 def read_plan(path: Path) -> Plan:
     """The plan of a run directory. Raises ConfigurationError when it is none."""
     try:
-        return decode((path / "plan.fgplan").read_bytes())
+        return decode((path / PLAN).read_bytes())
     except OSError as error:
         raise _no_run(path, error) from error
 
@@ -177,11 +192,11 @@ def _append(file: Path, text: str) -> None:
         raise CannotWrite(file, error) from error
 
 
-def _replace(file: Path, text: str) -> None:
-    """The whole new text, or the old one."""
+def _replace(file: Path, content: str | bytes) -> None:
+    """The whole new content, or the old one."""
     part = file.with_name(file.name + ".part")
     try:
-        part.write_text(text)
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
         part.rename(file)
     except OSError as error:
         raise CannotWrite(file, error) from error

@@ -7,7 +7,6 @@ follows an attempt.
 
 import os
 import select
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,8 @@ from flowgraph.ir.location import Location
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.checkpoint import commit
 from flowgraph.runtime.failures import CannotWrite
-from flowgraph.runtime.heartbeats import Heartbeats, period
+from flowgraph.runtime.hangs import Hangs
+from flowgraph.runtime.heartbeats import period
 from flowgraph.runtime.launch.local import Exit, LocalLauncher
 from flowgraph.runtime.launch.ports import Ports, open_ports
 from flowgraph.runtime.logbook import Logbook
@@ -47,9 +47,16 @@ from flowgraph.runtime.orchestrator.events import (
 )
 from flowgraph.runtime.orchestrator.state import RunPhase, State, Worker, WorkerPhase, new_state
 from flowgraph.runtime.orchestrator.wait_report import Signs
-from flowgraph.runtime.progress import Observer, Progress, Restarted, RunResult, WorkerStarted
+from flowgraph.runtime.progress import (
+    Observer,
+    PorterStarted,
+    Progress,
+    Restarted,
+    RunResult,
+    WorkerStarted,
+)
 from flowgraph.runtime.run_directory import RunDirectory
-from flowgraph.runtime.silence import Silence
+from flowgraph.runtime.transport.porter import porter_of
 from flowgraph.runtime.transport.refusals import Refusals
 from flowgraph.runtime.transport.switchboard import Switchboard
 from flowgraph.runtime.worker.spec import WorkerSpec
@@ -126,10 +133,8 @@ class Shell:
         self._refused = refused
         self._ports = Ports(nodes={}, porters={}, keys=Path(scratch))
         self._started = dict.fromkeys(self._state.workers, 0.0)  # when, by worker
-        self._silence = Silence(options.silence_s)
         self._log = Logbook(directory.journal)
-        self._beats = Heartbeats(self._state.workers, options.liveness_s)
-        self._silenced: dict[str, str] = {}  # workers that were killed as hanging, and why
+        self._hangs = Hangs(self._state.workers, options)
 
     def run(self) -> RunResult:
         poller = zmq.Poller()
@@ -139,9 +144,9 @@ class Shell:
             self._ports = open_ports(
                 self._state.plan, self._scratch, self._launcher, self._directory.log
             )
-            for porter in self._launcher.porters:
-                pid = self._launcher.pids[porter]
-                self._observe(WorkerStarted(name=porter, stage="", pid=pid))
+            for node, endpoint in self._ports.porters.items():
+                pid = self._launcher.pids[porter_of(node)]
+                self._observe(PorterStarted(node=node, pid=pid, endpoint=endpoint))
             self._launcher.start([self._spec(worker) for worker in self._state.workers.values()])
             self._feed(Started())
             while self._result is None:
@@ -150,7 +155,7 @@ class Shell:
             self._launcher.close(STOP_S)
         finally:
             self._board.close()
-            self._log.last(self._state, self._now(), self._signs())
+            self._log.last(self._state, self._now(), self._signs)
         return self._finished(self._result)
 
     def _turn(self) -> None:
@@ -160,39 +165,28 @@ class Shell:
         self._drain(50 if exits else 0)  # its last words come before its death
         self._bury(exits)
         self._end_silence()
-        self._log.waits(self._state, self._now(), self._signs())
+        self._log.waits(self._state, self._now(), self._signs)
         self._end_starting()
 
     def _bury(self, exits: list[Exit]) -> None:
         """Tell the orchestrator of processes that ended without having been stopped."""
         for ended in exits:
+            how = self._hangs.how(ended.worker, ended.how)
             if not self._state.workers[ended.worker].stopped and self._result is None:
                 log = self._directory.log(ended.worker)
                 death = WorkerDied(
                     worker=ended.worker,
                     incarnation=ended.incarnation,
-                    how=self._how(ended),
+                    how=how,
                     log=log,
                 )
                 self._feed(death)
 
     def _end_silence(self) -> None:
         """Kill workers that hang; their end is then told like any other."""
-        if self._result is not None:
-            return
-        now = self._now()
-        self._beats.beat(self._board.beats(), now)
-        hanging = [(w, f"said nothing for {s:.0f} s") for w, s in self._silence.over(self._state, now)]
-        for worker, seconds in self._beats.late(now, self._works):
-            hanging.append((worker, f"gave no sign of life for {seconds:.0f} s (was it stopped?)"))
-        for worker, why in hanging:
-            if worker not in self._silenced:
-                self._silenced[worker] = f"{why} and was killed"
-                os.kill(self._launcher.pids[worker], signal.SIGKILL)
-
-    def _works(self, worker: str) -> bool:
-        phase = self._state.workers[worker].phase
-        return self._state.phase is RunPhase.RUNNING and phase is WorkerPhase.READY
+        if self._result is None:
+            pids = self._launcher.pids
+            self._hangs.end(self._state, self._board.beats, pids, self._now())
 
     def _end_starting(self) -> None:
         """A process that is not ready in time is ended, or with it the run that never began."""
@@ -210,13 +204,8 @@ class Shell:
                 hint=f"see {self._directory.path}/logs",
             )
         for name in late:
-            if name in self._launcher.pids and name not in self._silenced:
-                self._silenced[name] = f"was not ready after {STARTUP_S:.0f} s and was killed"
-                os.kill(self._launcher.pids[name], signal.SIGKILL)
-
-    def _how(self, ended: Exit) -> str:
-        self._beats.forget(ended.worker)
-        return self._silenced.pop(ended.worker, ended.how)
+            why = f"was not ready after {STARTUP_S:.0f} s"
+            self._hangs.kill(name, self._launcher.pids, why, self._now())
 
     def _lost_peer(self, survivor: str) -> None:
         """A rank says that another is gone: whose death it is, is what the user must know."""
@@ -228,7 +217,7 @@ class Shell:
     def _drain(self, timeout_ms: int) -> None:
         while self._result is None and (received := self._board.receive(timeout_ms)):
             worker, message, data = received
-            self._silence.heard(worker, self._now())
+            self._hangs.heard(worker, self._now())
             entry = self._log.received(self._now(), worker, message, data)
             if isinstance(message, Ready):
                 self._connected(message)
@@ -260,7 +249,7 @@ class Shell:
             self._act(action, entry)
 
     def _signs(self) -> Signs:
-        return Signs(heard=self._silence.last_heard, silent=self._beats.quiet(self._now()))
+        return self._hangs.signs(self._now())
 
     def _act(self, action: Action, cause: int) -> None:
         match action:
@@ -298,7 +287,6 @@ class Shell:
 
     def _restart(self, worker: Worker) -> None:
         self._board.replace(worker.name, worker.token)
-        self._silenced.pop(worker.name, None)
         self._started[worker.name] = self._now()
         self._launcher.start([self._spec(worker)])
 

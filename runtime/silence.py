@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 from flowgraph.runtime.orchestrator.state import RunPhase, State, Worker
 
+DEAF_S = 30.0
+"""Longer between two questions, and the run stood still itself."""
+
 
 class Silence:
     """Times of the last sign of life, by worker. limit_s: how long silence may last."""
@@ -16,6 +19,7 @@ class Silence:
         self._limit_s = limit_s
         self._since: dict[str, float] = {}
         self._heard: dict[str, float] = {}
+        self._asked = 0.0
 
     @property
     def last_heard(self) -> Mapping[str, float]:
@@ -29,9 +33,14 @@ class Silence:
     def over(self, state: State, now: float) -> list[tuple[str, float]]:
         """Workers silent for longer than the limit, and for how many seconds.
 
-        Time counts only while a worker holds work. A stage worker whose calls an engine still
-        answers, or will once it is there, waits for that engine: its silence is not its own.
+        Time counts only while a worker holds work, and while somebody asks: what passes while the
+        run itself is stopped (Ctrl-Z) is held against nobody. A stage worker whose calls an engine
+        still answers, or will once it is there, waits for that engine: its silence is not its own.
         """
+        deaf = now - self._asked
+        self._asked = now
+        if deaf > DEAF_S:
+            self._since = {name: since + deaf for name, since in self._since.items()}
         engines_busy = any(w.inflight for w in state.workers.values() if w.group.kind == "engine")
         engines_busy = engines_busy or any(state.queued.values())
         late = []

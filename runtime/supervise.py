@@ -12,6 +12,7 @@ from types import FrameType
 
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.checkpoint import latest
+from flowgraph.runtime.garbage import seldom_collected
 from flowgraph.runtime.launch.local import LocalLauncher
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import Observer, Progress, PutAside, Restarted, RunResult
@@ -26,7 +27,7 @@ def run_plan(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
 
     Raises RunAborted, RunInterrupted, or ConfigurationError for a run directory that exists.
     """
-    with _interruptible() as stop:
+    with _interruptible() as stop, seldom_collected():
         return _supervised(plan, options, observe, RunDirectory.create(options, plan), stop)
 
 
@@ -45,7 +46,7 @@ def resume_run(run_dir: str, observe: Observer, plan: Plan | None = None) -> Run
     if plan is not None:
         directory.replace_plan(plan)
     directory.outcome("running")
-    with _interruptible() as stop:
+    with _interruptible() as stop, seldom_collected():
         return _supervised(directory.plan, directory.options, observe, directory, stop)
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from flowgraph.ir.plan import Plan
+from flowgraph.runtime.garbage import seldom_collected
 from flowgraph.runtime.messages import (
     Done,
     Message,
@@ -51,10 +52,11 @@ def measure(plan: Plan, *, records: int, of: int, steps: int = 1) -> Figure:
     waiting: deque[Message] = deque(
         Ready(worker=name, pid=1, sizes={"0": -1}) for name in state.workers
     )
-    seconds = _timed(state, [Started()], waiting)
-    while waiting:
-        window = [waiting.popleft() for _ in range(min(WINDOW, len(waiting)))]
-        seconds += _timed(state, window, waiting)
+    with seldom_collected():  # as in a run
+        seconds = _timed(state, [Started()], waiting)
+        while waiting:
+            window = [waiting.popleft() for _ in range(min(WINDOW, len(waiting)))]
+            seconds += _timed(state, window, waiting)
     return Figure(records * steps, seconds)
 
 
@@ -107,4 +109,3 @@ def _answer(state: State, worker: str, message: Message) -> Message | None:
 
 def _handle(unit: int) -> PlainHandle:
     return ("host-0", 1, 3, unit * 64, 64, unit + 1, 1, ())
-

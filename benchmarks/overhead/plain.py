@@ -1,8 +1,9 @@
-"""The same training as one plain torch loop: `python -m benchmarks.overhead.plain STEPS`.
+"""The same training as one plain torch loop: `python -m benchmarks.overhead.plain STEPS WARM`.
 
 One process, one thread, no orchestrator: the example's questions, its two modules from the same
 initial weights, rows packed to the same amount with attention isolated, the same loss, clipping,
-optimizer and schedule. Prints each step's loss and the seconds that its forward and backward took.
+optimizer and schedule. After WARM steps it waits for a line of input; then its CPU time counts.
+Prints each step's loss and the CPU seconds of the steps that count.
 """
 
 import json
@@ -26,7 +27,7 @@ CLIP, WARMUP, LAST, CAP = 1.0, 20, 0.4, 256
 """The example's: most of a gradient's norm, `linear_decay(last=0.4, warmup=20)`, `pack(256)`."""
 
 
-def main(steps: int) -> None:
+def main(steps: int, warm: int) -> None:
     """Train, and print one line of JSON."""
     torch.set_num_threads(1)
     graph = wide_graph()
@@ -40,14 +41,16 @@ def main(steps: int) -> None:
     optimizers = [
         torch.optim.AdamW(module.parameters(), fused=True, **settings) for module in (tower, lm)
     ]
-    losses, seconds = [], []
+    losses = []
+    began = 0.0
     for step in range(steps):
+        if step == warm:
+            sys.stdin.readline()
+            began = time.process_time()
         batch = [questions[step * BATCH + i] for i in range(BATCH)]
-        began = time.perf_counter()
         total, counted = _loss(tower, lm, batch, example.IMAGE)
         loss = total / counted
         loss.backward()  # type: ignore[no-untyped-call]
-        seconds.append(time.perf_counter() - began)
         for module, optimizer in zip((tower, lm), optimizers, strict=True):
             nn.utils.clip_grad_norm_(module.parameters(), CLIP)
             for group in optimizer.param_groups:
@@ -55,7 +58,7 @@ def main(steps: int) -> None:
             optimizer.step()
             optimizer.zero_grad()
         losses.append(float(total.detach()) / counted)
-    print(json.dumps({"losses": losses, "seconds": seconds}))
+    print(json.dumps({"losses": losses, "cpu_s": time.process_time() - began}))
 
 
 def _settings(graph: Graph) -> dict[str, Any]:
@@ -118,4 +121,4 @@ def _features(tower: Any, images: list[Any]) -> Tensor:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

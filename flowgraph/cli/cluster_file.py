@@ -11,6 +11,7 @@
 A node with `count` stands for that many, `{index}` in its name and address counting from 0.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from flowgraph.ir.cluster import Cluster, DeviceKind, Node
 DEVICE_KINDS = ("cpu", "cuda", "hip", "npu")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 INDEX = "{index}"
+MOST_NODES = 1 << 16
+"""Nodes that an entry may stand for: told before as many are made."""
 
 
 def load_cluster(file: Path) -> Cluster:
@@ -77,6 +80,10 @@ def _nodes(found: Located, kinds: dict[str, Located]) -> list[Node]:
             f"no kind of device '{device}' is declared", hint=f"one of {', '.join(kinds)}"
         )
     count = fields["count"].count() if "count" in fields else 1
+    if count > MOST_NODES:
+        raise fields["count"].refuse(
+            f"expects {MOST_NODES:,} at most, got {count:,}", hint=f"count: {MOST_NODES}"
+        )
     return [
         Node(
             name=_numbered(fields, "name", i, count),
@@ -102,8 +109,8 @@ def _numbered(fields: dict[str, Located], name: str, index: int, count: int) -> 
 
 
 def _check_names(nodes: Located, made: list[Node]) -> None:
-    names = [node.name for node in made]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    counts = Counter(node.name for node in made)
+    twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         raise nodes.refuse(f"two nodes are named '{twice}'")
 

@@ -1,8 +1,8 @@
 """What differs between two plans, in sentences, from the graph down to the channels."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flowgraph.inspect.edges import Way
 from flowgraph.inspect.facts import Facts
@@ -12,6 +12,8 @@ from flowgraph.ir.graph import Agent, Graph, Module, Stage, Stream
 from flowgraph.ir.location import UNKNOWN
 from flowgraph.ir.plan import Plan
 from flowgraph.passes.words import counted, seconds_text, size_text
+
+T = TypeVar("T")
 
 SAME = 1e-9
 """Share by which two predicted times may differ and be told as equal."""
@@ -163,19 +165,7 @@ def _parts(before: Facts, after: Facts) -> Iterator[Difference]:
             where = "new" if was is None else "gone"
             yield Difference(about="module", subject=name, said=f"{name} is {where}")
             continue
-        yield from _part(was, now)
-
-
-def _part(was: Part, now: Part) -> Iterator[Difference]:
-    for label, shown in _SHOWN:
-        if shown(was) != shown(now):
-            yield Difference(
-                about="module",
-                subject=now.name,
-                said=f"{now.name} {label} {shown(now)} instead of {shown(was)}",
-                before=shown(was),
-                after=shown(now),
-            )
+        yield from _told("module", name, name, _PART, was, now)
 
 
 def _processes(part: Part) -> str:
@@ -183,7 +173,7 @@ def _processes(part: Part) -> str:
     return f"{count} laid out as {part.layout}" if part.kind == "gang" else part.layout
 
 
-_SHOWN: tuple[tuple[str, Callable[[Part], str]], ...] = (
+_PART: tuple[tuple[str, Callable[[Part], str]], ...] = (
     ("runs as", _processes),
     ("lies on", lambda part: part.where or "nothing"),
     ("shares devices:", lambda part: part.turn or "with nobody"),
@@ -223,28 +213,28 @@ def _channels(before: Facts, after: Facts) -> Iterator[Difference]:
             where = "crosses between processes now" if was is None else "crosses no longer"
             yield Difference(about="channels", subject=name, said=f"stream {name} {where}")
         else:
-            yield from _way(was, now)
-
-
-def _way(was: Way, now: Way) -> Iterator[Difference]:
-    """Transport and budget of one stream."""
-    told: tuple[tuple[str, Callable[[Way], str]], ...] = (
-        ("goes by", lambda way: way.transport),
-        ("holds at most", _budget),
-    )
-    for label, shown in told:
-        if shown(was) != shown(now):
-            yield Difference(
-                about="channels",
-                subject=now.stream,
-                said=f"stream {now.stream} {label} {shown(now)} instead of {shown(was)}",
-                before=shown(was),
-                after=shown(now),
-            )
+            yield from _told("channels", name, f"stream {name}", _WAY, was, now)
 
 
 def _budget(way: Way) -> str:
     return f"{size_text(way.capacity_bytes)} and {counted(way.capacity_records, 'record')}"
+
+
+_WAY: tuple[tuple[str, Callable[[Way], str]], ...] = (
+    ("goes by", lambda way: way.transport),
+    ("holds at most", _budget),
+)
+
+
+def _told(
+    about: str, subject: str, name: str, told: Sequence[tuple[str, Callable[[T], str]]], *sides: T
+) -> Iterator[Difference]:
+    """What is shown of a thing and differs between its two sides, before and after."""
+    for label, shown in told:
+        was, now = map(shown, sides)
+        if was != now:
+            said = f"{name} {label} {now} instead of {was}"
+            yield Difference(about=about, subject=subject, said=said, before=was, after=now)
 
 
 def _rest(before: Plan, after: Plan) -> Iterator[Difference]:
@@ -277,9 +267,15 @@ def _named(
 ) -> Iterator[Difference]:
     """Values by name on either side."""
     for name in sorted({*before, *after}):
-        was, now = before.get(name), after.get(name)
-        if was != now:
-            yield from _changed(about, f"{what} {name}", was, now)
+        if name not in after:
+            said = f"{what} {name} is gone"
+            was = _plain(before[name])
+            yield Difference(about=about, subject=f"{what} {name}", said=said, before=was)
+        elif name not in before:
+            said, now = f"{what} {name} is new: {_value(after[name])}", _plain(after[name])
+            yield Difference(about=about, subject=f"{what} {name}", said=said, after=now)
+        else:
+            yield from _changed(about, f"{what} {name}", before[name], after[name])
 
 
 def _changed(

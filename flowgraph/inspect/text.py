@@ -1,19 +1,14 @@
 """A plan explained on a terminal, from the graph down to what a device more would change."""
 
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from flowgraph.inspect.edges import TrainingEdge
 from flowgraph.inspect.facts import Facts
 from flowgraph.inspect.neighbour_words import neighbour_words
 from flowgraph.inspect.parts import Other, Part
+from flowgraph.inspect.text_lines import labelled, table, wrapped
 from flowgraph.inspect.text_picture import text_picture
 from flowgraph.passes.words import counted, figure, listed, seconds_text, size_text
-
-WIDTH = 100
-LABEL = 13
-LEAST_CELL = 30
-"""Columns that a table's last cell has at least."""
 
 SAME = 1e-3
 """Share by which two times may differ and be told as equal."""
@@ -59,12 +54,12 @@ def _headline(facts: Facts) -> list[str]:
         have = f"{counted(sum(node.devices for node in fast), 'device')} and {have}"
     used = f"; {facts.devices_used} of the devices are used" if fast else ""
     lines = [
-        *_wrapped(
+        *wrapped(
             f"{plan.graph.name}, planned for {cluster.name}: "
             f"{counted(len(cluster.nodes), 'node')} with {have}{used}"
         ),
         "",
-        *_wrapped(
+        *wrapped(
             f"A step takes {schedule.batch} samples through the graph and makes "
             f"{counted(schedule.updates, 'optimizer update')} of each trained module. It is "
             f"predicted to take {seconds_text(facts.step_s)} "
@@ -72,9 +67,9 @@ def _headline(facts: Facts) -> list[str]:
             f"{counted(workers, 'worker process', 'worker processes')} and one orchestrator run it."
         ),
     ]
-    lines += _wrapped(schedule_words(facts))
+    lines += wrapped(schedule_words(facts))
     if facts.bound_s:
-        lines += _wrapped(bound_words(facts))
+        lines += wrapped(bound_words(facts))
     return lines
 
 
@@ -101,7 +96,7 @@ def bound_words(facts: Facts) -> str:
 
 
 def _path(facts: Facts) -> Iterator[str]:
-    yield from _wrapped(f"{_capital(facts.path.why)}:")
+    yield from wrapped(f"{_capital(facts.path.why)}:")
     rows = [
         (
             seconds_text(leg.seconds),
@@ -112,13 +107,13 @@ def _path(facts: Facts) -> Iterator[str]:
         for leg in facts.path.legs[:MOST_ROWS]
         if facts.step_s
     ]
-    yield from _table(("time", "share", "task", "done by"), rows, right=(0, 1))
+    yield from table(("time", "share", "task", "done by"), rows, right=(0, 1))
     yield from _more(len(facts.path.legs))
     hidden = facts.hidden
     if hidden:
         shown = [f"{part.name} {seconds_text(part.seconds)}" for part in hidden[:8]]
         more = f" and {len(hidden) - 8} more" if len(hidden) > 8 else ""
-        yield from _wrapped(f"Hidden behind it: {', '.join(shown)}{more}.")
+        yield from wrapped(f"Hidden behind it: {', '.join(shown)}{more}.")
 
 
 def _parts(facts: Facts) -> Iterator[str]:
@@ -126,9 +121,9 @@ def _parts(facts: Facts) -> Iterator[str]:
     yield "Places read node:devices."
     for part in facts.parts[:MOST_ROWS]:
         yield ""
-        yield from _wrapped(f"{part.name} {part.does}")
+        yield from wrapped(f"{part.name} {part.does}")
         for label, text in part_lines(part, shared=shared):
-            yield from _labelled(label, text)
+            yield from labelled(label, text)
     yield from _more(len(facts.parts))
 
 
@@ -192,12 +187,12 @@ def _devices(facts: Facts) -> Iterator[str]:
         )
         for used in facts.devices[:MOST_ROWS]
     ]
-    yield from _table(
+    yield from table(
         ("what", "where", "busy", "models", "of", "processes on each"), rows, (2, 3, 4)
     )
     yield from _more(len(facts.devices))
     if facts.plan.pool_bytes:
-        yield from _wrapped(
+        yield from wrapped(
             f"Beside these models each worker may hold {size_text(facts.plan.pool_bytes)} of "
             "records in its pool."
         )
@@ -215,7 +210,7 @@ def _ways(facts: Facts) -> Iterator[str]:
         )
         for way in facts.ways[:MOST_ROWS]
     ]
-    yield from _table(("stream", "what", "from and to", "by", "at most", "records"), rows, (4, 5))
+    yield from table(("stream", "what", "from and to", "by", "at most", "records"), rows, (4, 5))
     yield from _more(len(facts.ways))
     if rows:
         yield "A full one makes its producer wait; nothing is dropped for want of space."
@@ -223,7 +218,7 @@ def _ways(facts: Facts) -> Iterator[str]:
 
 def _edges(facts: Facts) -> Iterator[str]:
     for edge in facts.edges[:MOST_ROWS]:
-        yield from _wrapped(edge_words(edge))
+        yield from wrapped(edge_words(edge))
     yield from _more(len(facts.edges))
 
 
@@ -242,7 +237,7 @@ def edge_words(edge: TrainingEdge) -> str:
 
 def _rooms(facts: Facts) -> Iterator[str]:
     for said in room_words(facts):
-        yield from _wrapped(said)
+        yield from wrapped(said)
 
 
 def room_words(facts: Facts) -> list[str]:
@@ -271,7 +266,7 @@ def _pins(facts: Facts) -> Iterator[str]:
 
 def _neighbours(facts: Facts) -> Iterator[str]:
     for said in neighbour_words(facts.plan):
-        yield from _wrapped(said)
+        yield from wrapped(said)
 
 
 def _more(count: int) -> Iterator[str]:
@@ -283,40 +278,3 @@ def _capital(text: str) -> str:
     """Names stay as they are: only a word's first letter is raised."""
     first, _, rest = text.partition(" ")
     return text if "." in first or "-" in first else f"{first.capitalize()} {rest}"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH - 2, break_on_hyphens=False, break_long_words=False)
-
-
-def _labelled(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH - 2,
-        initial_indent=f"  {label:<{LABEL}}",
-        subsequent_indent=" " * (LABEL + 2),
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
-
-
-def _table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()
-) -> Iterator[str]:
-    """right: columns of numbers. A last cell that is too long goes on below itself."""
-    if not rows:
-        return
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    before = sum(widths[:-1]) + 2 * (len(widths) - 1)
-    room = max(LEAST_CELL, WIDTH - 2 - before)
-    for row in (head, *rows):
-        cells = [
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        last = [row[-1]]
-        if len(row[-1]) > room:
-            last = textwrap.wrap(row[-1], room, break_on_hyphens=False, break_long_words=False)
-            cells[-1] = last[0]
-        yield "  ".join(cells).rstrip()
-        yield from (" " * before + text for text in last[1:])

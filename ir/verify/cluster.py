@@ -10,6 +10,10 @@ ClusterFaults = Iterator[ConfigurationError]
 ClusterRule = Callable[[Cluster], ClusterFaults]
 
 
+MOST_SEATS = 1 << 20
+"""Whatever has more is a slip of the pen, and would take hours and all memory to plan for."""
+
+
 def verify_cluster(cluster: Cluster) -> None:
     """Raises ConfigurationError for the first fault."""
     for fault in cluster_faults(cluster):
@@ -56,6 +60,16 @@ def nodes_are_counted(cluster: Cluster) -> ClusterFaults:
         yield from _at_least(0, "node", node.name, {"memory_bytes": node.memory_bytes})
 
 
+def seats_are_counted(cluster: Cluster) -> ClusterFaults:
+    """Workers have no more than 1,048,576 seats: devices, times the workers that each one takes."""
+    slots = {kind.name: kind.slots for kind in cluster.kinds}
+    seats = [node.devices * slots.get(node.device, 1) for node in cluster.nodes]
+    if sum(seats) > MOST_SEATS:
+        largest = max(zip(seats, cluster.nodes, strict=True), key=lambda it: it[0])[1]
+        expects, got = f"{MOST_SEATS:,} seats at most in its cluster", f"{sum(seats):,}"
+        yield _fault("node", largest.name, expects, got, "fewer devices or slots", "devices")
+
+
 def devices_are_described(cluster: Cluster) -> ClusterFaults:
     """A device has a slot or more; memory and bandwidth are no less than 0."""
     for kind in cluster.kinds:
@@ -79,6 +93,7 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     kinds_are_declared,
     nodes_are_counted,
     devices_are_described,
+    seats_are_counted,
     speeds_are_positive,
 )
 

@@ -51,6 +51,15 @@ def groups_have_processes(at: PlanIndex) -> PlanFaults:
             yield plan_fault("group", group.name, expects, got, f"{term}=1", term=term)
 
 
+def layouts_are_counted(at: PlanIndex) -> PlanFaults:
+    """A layout splits a module one way or more of each sort."""
+    for group in at.plan.groups:
+        for way in ("dp", "tp", "pp", "cp"):
+            if (count := getattr(group.layout, way)) < 1:
+                got, hint = f"{way}={count}", f"{way}=1"
+                yield plan_fault("group", group.name, f"{way} >= 1", got, hint, term=way)
+
+
 def gangs_have_ranks(at: PlanIndex) -> PlanFaults:
     """A gang has a process for each rank of its layout."""
     for group in at.plan.groups:
@@ -65,7 +74,7 @@ def gangs_have_ranks(at: PlanIndex) -> PlanFaults:
 def engines_are_whole(at: PlanIndex) -> PlanFaults:
     """The processes of an engine group are those of whole engines."""
     for group in at.plan.groups:
-        ranks = max(1, group.layout.ranks)
+        ranks = group.layout.ranks
         if group.kind == "engine" and group.replicas % ranks:
             got = f"{group.replicas} processes for engines of {ranks}"
             hint = f"replicas={group.replicas - group.replicas % ranks or ranks}"
@@ -192,6 +201,7 @@ GROUP_RULES: tuple[PlanRule, ...] = (
     groups_have_modules,
     groups_answer_agents,
     groups_have_processes,
+    layouts_are_counted,
     gangs_have_ranks,
     engines_are_whole,
     engines_hold_rows,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flowgraph.ir.errors import RunFailed
 from flowgraph.runtime.transport.porter import PorterSpec
-from flowgraph.runtime.worker.spec import WorkerSpec
+from flowgraph.runtime.worker.spec import ORPHANED, WorkerSpec
 
 SERVE_S = 60.0
 """How long porters may take to listen; until then torch is imported."""
@@ -178,4 +178,6 @@ def _sentence(code: int) -> str:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"
     if code == UNREACHABLE:
         return f"could not read a block of another node (exit status {code})"
+    if code == ORPHANED:
+        return "ended, since a process is gone whose records it was to read"
     return f"exited with status {code}"

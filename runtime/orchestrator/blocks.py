@@ -26,7 +26,7 @@ def block_id(handle: PlainHandle) -> BlockId:
 
 def retain(state: State, handle: PlainHandle, readers: int) -> list[Action]:
     """Count the block's readers to come; a block without any is freed at once."""
-    key = block_id(handle)
+    key = (handle[OWNER], handle[OFFSET], handle[GENERATION])
     if readers == 0:
         return _free(state, [key])
     state.references[key] = state.references.get(key, 0) + readers
@@ -36,15 +36,16 @@ def retain(state: State, handle: PlainHandle, readers: int) -> list[Action]:
 def release(state: State, handles: Iterable[PlainHandle]) -> list[Action]:
     """One reader of each handle is done."""
     dead: dict[str, list[BlockId]] = {}
+    references = state.references
     for handle in handles:
-        key = block_id(handle)
-        left = state.references.get(key, 0) - 1
+        key = (handle[OWNER], handle[OFFSET], handle[GENERATION])
+        left = references.get(key, 0) - 1
         if left < 0:
             raise InternalError(f"block {key} was released more often than it was read")
         if left:
-            state.references[key] = left
+            references[key] = left
         else:
-            del state.references[key]
+            del references[key]
             dead.setdefault(key[0], []).append(key)
     return [action for keys in dead.values() for action in _free(state, keys)]
 

@@ -6,9 +6,11 @@ Never decided by arrival: verdicts are taken in the order of positions, whoever 
 from flowgraph.ir.plan import Task
 from flowgraph.runtime.messages import Done, PlainHandle, Run
 from flowgraph.runtime.orchestrator.blocks import retain
-from flowgraph.runtime.orchestrator.events import Action, Send
+from flowgraph.runtime.orchestrator.drought import HINT, drought
+from flowgraph.runtime.orchestrator.events import Abort, Action, Send
 from flowgraph.runtime.orchestrator.quarantine import walk
-from flowgraph.runtime.orchestrator.state import Item, State, Step, Worker
+from flowgraph.runtime.orchestrator.state import Item, RunPhase, State, Step, Worker
+from flowgraph.runtime.orchestrator.transitions import advance
 from flowgraph.runtime.orchestrator.units import begin
 from flowgraph.runtime.topology import divide, evaluation_due
 
@@ -179,6 +181,11 @@ def gate_done(state: State, item: Item, done: Done) -> list[Action]:
         actions += retain(state, handle, readers * len(kept))
     state.gate_kept[first] = (kept, handles)
     _take_verdicts(state)
+    at_end, records = source_end(state)
+    what = drought(state.gate_dropped, records) if at_end == "loop" else None
+    if what is not None:
+        state.phase = advance("the run", state.phase, RunPhase.ENDED)
+        actions.append(Abort(what=what, hint=HINT))
     return actions
 
 
@@ -189,6 +196,7 @@ def _take_verdicts(state: State) -> None:
         start = state.gate_next
         kept, blocks = state.gate_kept.pop(start)
         state.gate_next = start + size
+        state.gate_dropped = 0 if kept else state.gate_dropped + size
         if at_end != "loop" and total >= 0:
             state.gate_next = min(state.gate_next, total)
         state.gate_admitted.extend(kept)

@@ -19,8 +19,9 @@ class Route:
     for the gradient of what it hands over. by_part: it runs at the weights of its unit's part.
     after: tasks whose last unit it waits for.
 
-    outputs: streams that somebody reads; wanted: the same; known: those, and the gradients that it
-    may send back, by stream in `applies` with the task that waits for them.
+    outputs: streams that somebody reads; wanted: the same; owed: those, and the gradients that are
+    waited for; known: those, and gradients that it may send back, by stream in `applies` with the
+    task that made what they are of.
     readers: how many tasks read a stream. feeds: tasks that read from it, and how many streams.
     inner, border, handed: pairs inside it, those it reads, and by output those that read it; only
     training steps are counted.
@@ -38,6 +39,7 @@ class Route:
     ranks: int
     outputs: tuple[str, ...]
     wanted: frozenset[str]
+    owed: frozenset[str]
     known: frozenset[str]
     applies: Mapping[str, str]
     readers: Mapping[str, int]
@@ -101,6 +103,7 @@ def _route(topology: Topology, task: Task, variant: int, exact: bool) -> Route:
         ranks=topology.plan.group(task.group).replicas,
         outputs=outputs,
         wanted=frozenset(outputs),
+        owed=frozenset(outputs) | {g for g, s in gradients.items() if _owes(topology, task, s)},
         known=frozenset(outputs) | frozenset(gradients),
         applies={g: topology.plan.producer(stream).name for g, stream in gradients.items()},
         readers={s: sum(s in reader.inputs for reader in tasks) for s in task.outputs},
@@ -113,6 +116,12 @@ def _route(topology: Topology, task: Task, variant: int, exact: bool) -> Route:
         border=topology.border_streams(task) if training else (),
         handed={stream: _read_by(topology, stream) for stream in task.outputs if training},
     )
+
+
+def _owes(topology: Topology, train: Task, stream: str) -> bool:
+    """Whether who made the stream waits for its gradient from this task."""
+    made_by = topology.plan.producer(stream)
+    return made_by.kind == "apply" and topology.gradient_source(made_by) == train
 
 
 def _read_by(topology: Topology, stream: str) -> tuple[Pair, ...]:

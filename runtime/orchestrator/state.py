@@ -286,6 +286,7 @@ class State:
     gate_from: int = 0  # positions before it were trained before this attempt
     clock: float = 0.0  # end of the last training step
     gate_recorded: int = 0  # source positions whose verdicts have been counted
+    gate_dropped: int = 0  # source positions in a row of which none passed
     checkpoint_at: float = 0.0  # when the last checkpoint was asked for
     resumed_at: int = 0  # the step that this process of the run began with
     saving: dict[int, set[str]] = field(default_factory=dict)  # by step, workers not done saving

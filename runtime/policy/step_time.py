@@ -100,7 +100,7 @@ class TaskTimes:
 class StepTimes:
     """All that a plan's step is made of. hosts, tasks: by task; engines: by group; updates, saves:
     by module, an optimizer update with the publishing of its weights, and a checkpoint.
-    measured: not an estimate.
+    measured: not an estimate; saves_measured: nor are the checkpoints' times.
     """
 
     hosts: Mapping[str, HostTimes] = field(default_factory=dict)
@@ -111,6 +111,7 @@ class StepTimes:
     event_s: float = EVENT_SECONDS
     wire_s: float = WIRE_SECONDS
     measured: bool = False
+    saves_measured: bool = False
 
 
 def engine_times(
@@ -160,8 +161,8 @@ def update_seconds(shape: Shape, device: Device) -> float:
 
 
 def save_seconds(shape: Shape) -> float:
-    """Weights and two moments to a disk."""
-    return 3.0 * shape.parameters * 4 / DISK_BANDWIDTH
+    """Weights and two moments, which are in the weights' dtype as torch's are, to a disk."""
+    return 3.0 * shape.parameters * shape.bytes / DISK_BANDWIDTH
 
 
 def bound_seconds(

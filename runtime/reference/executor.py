@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from flowgraph.ir.errors import ConfigurationError
+from flowgraph.ir.errors import ConfigurationError, RunFailed
 from flowgraph.ir.plan import Plan, Task
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.engine.interface import Completion
@@ -18,6 +18,7 @@ from flowgraph.runtime.engine.torch_engine import TorchEngine
 from flowgraph.runtime.failures import StageFailed
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.options import RunOptions
+from flowgraph.runtime.orchestrator.drought import HINT, drought
 from flowgraph.runtime.orchestrator.quarantine import Quarantine, walk
 from flowgraph.runtime.orchestrator.state import Record
 from flowgraph.runtime.progress import (
@@ -157,6 +158,7 @@ class Reference:
         self._next_item = 0
         self._cursor = 0  # source position that the filters see next
         self._admitted: list[int] = []
+        self._dropped = 0  # source positions in a row of which none passed
         self._quarantine = Quarantine(plan.graph, quarantined)
         self._source_size = self.source_size(0)  # as the orchestrator is told it: at the start
 
@@ -208,9 +210,14 @@ class Reference:
                 break
             self._cursor = block.stop
             seen = tuple(at for at in block if not self._quarantine.excludes(at, size))
+            kept: tuple[int, ...] = ()
             if seen:
                 item = self.item(gate, 0, -1, 0, (0,), (seen,), {})
-                self._admitted += self.host([(gate, item)])[0].kept
+                kept = self.host([(gate, item)])[0].kept
+                self._admitted += kept
+            self._dropped = 0 if kept else self._dropped + unit
+            if at_end == "loop" and (what := drought(self._dropped, size)):
+                raise RunFailed(what, hint=HINT)
         taken, self._admitted = self._admitted[:batch], self._admitted[batch:]
         if len(taken) < batch and at_end == "drop":
             return ()

@@ -9,6 +9,7 @@ from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.policy.step_time import StepTimes, estimated
 from flowgraph.runtime.simulate.attempts import run_attempts
 from flowgraph.runtime.simulate.faults import Fault, Faults
+from flowgraph.runtime.simulate.replicas import by_replica, faults_together, times_together
 from flowgraph.runtime.simulate.result import SimResult, result_of
 from flowgraph.runtime.simulate.workload import Lengths, Workload
 from flowgraph.runtime.simulate.world import Setting, Watch
@@ -41,11 +42,11 @@ def simulate(
         run_dir="simulated", steps=steps, exact=exact, checkpoint_every=checkpoint_every
     )
     setting = Setting(
-        plan=plan,
+        plan=by_replica(plan),
         options=options,
-        times=times or estimated(plan),
+        times=times_together(plan, times or estimated(plan)),
         workload=Workload(plan, seed, lengths),
-        faults=faults or Faults(),
+        faults=faults_together(plan, faults or Faults()),
         background=background,
         source_size=source_size,
         start_s=start_s,

@@ -40,6 +40,7 @@ class Actor:
         self.token = worker.token
         self.inbox: deque[Message] = deque()
         self.dead = False
+        self._cores = world.cores_of(worker)
         self.waits: dict[str, float] = {}
         self.worked = self.trained = 0.0
         self._busy = False
@@ -96,7 +97,17 @@ class Actor:
             then()
             self.go()
 
-        self.world.cores_of(self.worker).start(seconds, ended)
+        # All ranks work on it at once; it is done when the last one is.
+        left = len(self._cores)
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                ended()
+
+        for cores in self._cores:
+            cores.start(seconds, one_ended)
 
     def write(self, wants: Sequence[Want], then: Callable[[Handles], None]) -> None:
         """Write blocks, waiting for room where there is none, and hand their handles on."""

@@ -167,9 +167,15 @@ class SimGang(Actor):
         self.send(updated)
 
     def _save(self, message: Save) -> None:
+        """A measured checkpoint stops the rank for as long as it did. An estimate is of a disk that
+        no plan knows: work goes on beside it, and `checkpoint_s` says what it is."""
         seconds = self.world.times.saves.get(self.worker.group.module, 0.0)
 
         def saved() -> None:
-            self.send(Saved(worker=self.name, step=message.step, busy_s=seconds))
+            if not self.dead:
+                self.send(Saved(worker=self.name, step=message.step, busy_s=seconds))
 
-        self.work(seconds, "save", saved)
+        if self.world.times.saves_measured:
+            self.work(seconds, "save", saved)
+        else:
+            self.world.clock.at(self.world.clock.now + seconds, saved)

@@ -86,6 +86,7 @@ def measure(plan: Plan, messages: Iterable[Logged], cpu: CpuTime | None = None) 
         },
         event_s=event_s,
         measured=True,
+        saves_measured=True,
     )
     return Measured(times, _lengths(seen))
 

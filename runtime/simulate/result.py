@@ -21,8 +21,9 @@ class SimResult:
     """outcome: `finished`, `failed` (why is in `cause`), or `stalled` (who waits is in `cause`).
 
     seconds: of the whole run in virtual time, from all workers being ready. step_s: p10, p50, p90
-    of a training step. evaluation_s: of all evaluations together. bound_s: the least that a step's
-    work can take, with nothing waiting.
+    of a training step. evaluation_s: of all evaluations together, 0 for a graph without one.
+    checkpoint_s: what writing one takes; measured ones are within the steps, estimates beside them.
+    bound_s: the least that a step's work can take, with nothing waiting.
     exposed_training_s: of a step's seconds, those in which trainers work and no rollout does.
     utilisation: by `modules` (busy share of its engines and ranks) and `devices` (by kind).
     stalls: seconds of a training step that a worker waits, by cause, by group (a mean over its
@@ -41,6 +42,7 @@ class SimResult:
     seconds: float
     step_s: Mapping[str, float]
     evaluation_s: float
+    checkpoint_s: float
     bound_s: float
     exposed_training_s: float
     utilisation: Mapping[str, Mapping[str, float]]
@@ -67,6 +69,7 @@ def result_of(attempts: Attempts) -> SimResult:
     seconds = [step.seconds for step in finished]
     count = max(1, len(finished))
     outcome, cause = _outcome(world)
+    evaluates = world.state.topology.variants()
     return SimResult(
         outcome=outcome,
         cause=cause,
@@ -74,7 +77,8 @@ def result_of(attempts: Attempts) -> SimResult:
         steps=len(finished),
         seconds=elapsed,
         step_s={f"p{p}": quantile(seconds, p / 100) for p in (10, 50, 90)},
-        evaluation_s=max(0.0, elapsed - sum(seconds)) if finished else 0.0,
+        evaluation_s=max(0.0, elapsed - sum(seconds)) if finished and evaluates else 0.0,
+        checkpoint_s=max(world.times.saves.values(), default=0.0),
         bound_s=_bound(attempts, count),
         exposed_training_s=exposed_training(attempts.timeline.spans) / count,
         utilisation={

@@ -285,11 +285,15 @@ class World:
     def slowness(self, worker: str) -> float:
         return self._setting.faults.slowness(worker, self.clock.now)
 
-    def cores_of(self, worker: Worker) -> Cores:
-        """What the worker computes on: its device, or the cores of its node."""
+    def cores_of(self, worker: Worker) -> tuple[Cores, ...]:
+        """What each rank of the worker computes on: its device, or the cores of its node."""
         places = worker.group.places
-        place = places[worker.index % len(places)]
-        return self.cores.get((place.node, place.device)) or self.cores[(place.node, -1)]
+        ranks = max(1, len(places) // worker.group.replicas)
+        first = worker.index * ranks % len(places)
+        return tuple(
+            self.cores.get((place.node, place.device)) or self.cores[(place.node, -1)]
+            for place in places[first : first + ranks]
+        )
 
     def want(self, stream: str, variant: int, samples: tuple[int, ...]) -> Want:
         """The block of a unit in a stream; a gradient is as large as what it is the gradient of."""

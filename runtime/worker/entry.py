@@ -12,7 +12,7 @@ import torch
 
 from flowgraph.ir.binary import decode
 from flowgraph.ir.errors import FlowgraphError
-from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.failures import OwnerGone, StageFailed
 from flowgraph.runtime.heartbeat import start_beating
 from flowgraph.runtime.messages import Failed
 from flowgraph.runtime.stages.faults import refuse_breakpoints
@@ -21,7 +21,7 @@ from flowgraph.runtime.transport.failures import BlockUnreachable
 from flowgraph.runtime.worker.engine import run_engine
 from flowgraph.runtime.worker.gang import run_gang
 from flowgraph.runtime.worker.link import Link
-from flowgraph.runtime.worker.spec import WorkerSpec
+from flowgraph.runtime.worker.spec import ORPHANED, WorkerSpec
 from flowgraph.runtime.worker.stage import run_stage
 
 UNREACHABLE = 75
@@ -56,6 +56,9 @@ def main(spec: WorkerSpec) -> int:
     except BlockUnreachable:  # nobody's code is at fault: a lost worker, not a failed one
         traceback.print_exc()
         return UNREACHABLE
+    except OwnerGone:  # the lost one's own end is told beside this
+        traceback.print_exc()
+        return ORPHANED
     except BaseException as error:
         link.send(failure(spec, error))
         with suppress(OSError):  # the log's disk may be what is full

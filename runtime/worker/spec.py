@@ -6,6 +6,9 @@ from typing import Any
 
 from flowgraph.runtime.incarnation import token_of
 
+ORPHANED = 76
+"""Exit status of a worker that found a process gone whose records it was to read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:

@@ -65,21 +65,22 @@ def test_a1_trainers_take_turns_when_devices_are_short() -> None:
             gpus(1, 1),
             {},
             "needs 2 devices at least (vit.gang 1 + lm.gang 1), cluster 'gpus' has 1",
-            "a cluster with 1 more devices",
+            "a cluster with 1 more device, or",
         ),
         (
             marl(),
             gpus(1, 2),
             {},
-            "needs 4 devices at least",
-            "a cluster with 2 more devices",
+            "needs 3 devices at least (solver.engine 1 + verifier.engine 1 + solver.gang and "
+            "verifier.gang in turn 1), cluster 'gpus' has 2",
+            "a cluster with 1 more device, or",
         ),
         (
             vlm(),
             gpus(2, 4),
             {"lm.tp": 4, "lm.pp": 2},
             "needs 9 devices at least (vit.gang 1 + lm.gang 8)",
-            "1 more devices, or fewer pinned",
+            "1 more device, or fewer pinned",
         ),
         (
             marl(),
@@ -104,6 +105,9 @@ def test_a2_the_smallest_change_that_is_named_is_enough() -> None:
     with pytest.raises(PlanError):
         compile_graph(vlm(), gpus(1, 1))
     compile_graph(vlm(), gpus(1, 2))
+    with pytest.raises(PlanError, match="3 devices at least"):
+        compile_graph(marl(), gpus(1, 2))
+    compile_graph(marl(), gpus(1, 3))
 
 
 def test_a2_pieces_that_no_node_holds_whole_are_named() -> None:

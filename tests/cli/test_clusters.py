@@ -10,6 +10,7 @@ from flowgraph.cli.cluster_file import load_cluster
 from flowgraph.cli.local_machine import local_cluster
 from flowgraph.cli.quantities import amount
 from flowgraph.cli.target import cluster_for
+from flowgraph.ir.errors import ConfigurationError
 from flowgraph.passes import compile_graph
 from tests.cli.commands import COUNTING
 from tests.runs.running import ROOT
@@ -33,6 +34,18 @@ def test_a_laptop_one_node_and_two_clusters_are_shipped() -> None:
 def test_every_example_compiles_for_every_shipped_cluster(file: Path, graph: Path) -> None:
     plan = compile_graph(fg.load_graph(str(graph)), load_cluster(file))
     assert {place.node for group in plan.groups for place in group.places}
+
+
+def test_a_count_beyond_all_clusters_and_a_name_given_twice_are_refused(tmp_path: Path) -> None:
+    head = "name: many\nkinds:\n  gpu: {kind: cuda, memory: 80 GB}\nnodes:\n"
+    rest = "device: gpu, devices: 8, cores: 8, memory: 1 GiB}\n"
+    file = tmp_path / "many.yaml"
+    file.write_text(f'{head}  - {{name: "n{{index}}", count: 1000000000, {rest}')
+    with pytest.raises(ConfigurationError, match="count: expects 65,536 at most, got 1,000,000,"):
+        load_cluster(file)
+    file.write_text(f"{head}  - {{name: n1, {rest}  - {{name: n0, {rest}  - {{name: n1, {rest}")
+    with pytest.raises(ConfigurationError, match="two nodes are named 'n1'"):
+        load_cluster(file)
 
 
 def test_a_count_stands_for_numbered_nodes_and_amounts_have_units(tmp_path: Path) -> None:

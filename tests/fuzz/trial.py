@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import msgpack
 
+from flowgraph.inspect.facts import facts_of
+from flowgraph.inspect.text import told
 from flowgraph.ir.binary import MAGIC, SCHEMA, decode, encode
 from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.diagnostics import render
@@ -171,7 +173,7 @@ def _check_words(error: FlowgraphError, graph: object = None) -> None:
 
 
 def _verified(found: Graph | Plan | Cluster) -> str:
-    """Legal, or refused by a rule; a legal plan can be explained."""
+    """Legal, or refused by a rule; a legal plan can be explained, at length too."""
     graph = found.graph if isinstance(found, Plan) else found
     try:
         if isinstance(graph, Graph):
@@ -185,6 +187,7 @@ def _verified(found: Graph | Plan | Cluster) -> str:
         return "not legal"
     if isinstance(found, Plan):
         assert explain(found).strip()
+        assert told(facts_of(found)).strip()
     return _compiled(graph) if isinstance(found, Graph) else "legal"
 
 

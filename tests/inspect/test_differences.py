@@ -57,7 +57,10 @@ def test_changes_of_the_graph_are_told_by_stage_and_attribute() -> None:
         "stage train-solver: batch 16 -> 32",
     ]
     assert said(plan, graph_with(plan, steps=7)) == ["steps 7 instead of 100"]
-    assert "setting lr 0.1 instead of none" in said(plan, graph_with(plan, settings={"lr": 0.1}))
+    assert "setting lr is new: 0.1" in said(plan, graph_with(plan, settings={"lr": 0.1}))
+    unset = graph_with(plan, settings={**plan.graph.settings, "model": None})
+    assert said(plan, unset) == ["setting model is new: none"]
+    assert said(unset, plan) == ["setting model is gone"]
 
 
 def test_changed_code_is_told_by_its_digest() -> None:
@@ -89,9 +92,9 @@ def test_another_cluster_changes_layouts_devices_and_the_step() -> None:
 def test_pins_and_what_they_change_are_told() -> None:
     plan, pinned = agents(), compile_graph(marl(), laptop(), {"solver.engines": 2})
     told = said(plan, pinned)
-    assert "pin solver.engines 2 instead of none" in told
+    assert "pin solver.engines is new: 2" in told
     assert "solver.engine runs as 2 engines instead of 1 engine" in told
-    assert "pin solver.engines none instead of 2" in said(pinned, plan)
+    assert "pin solver.engines is gone" in said(pinned, plan)
 
 
 def test_channels_schedules_and_staleness_are_told() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowgraph.inspect.facts import facts_of
-from flowgraph.inspect.text import MOST_ROWS, WIDTH, told
+from flowgraph.inspect.text import MOST_ROWS, told
+from flowgraph.inspect.text_lines import WIDTH
 from flowgraph.inspect.text_picture import MOST_LINES, text_picture
 from flowgraph.ir.graph import Graph, Stage, Stream
 from flowgraph.ir.plan import Plan

@@ -51,6 +51,13 @@ def test_a_bound_that_the_buffer_cannot_reach_is_refused() -> None:
     assert caught.value.hint == "schedule.ahead=3, or staleness=1"
 
 
+def test_a_bound_beyond_all_buffers_is_refused_with_one_that_is_not() -> None:
+    with pytest.raises(GraphError, match=r"schedule\.ahead=256 lets samples of 256") as caught:
+        compile_graph(late(marl(), 10**9), laptop())
+    assert caught.value.hint == "staleness=256"
+    compile_graph(late(marl(), 256), laptop())
+
+
 def test_a_bound_below_nothing_is_refused() -> None:
     with pytest.raises(GraphError, match="staleness >= 0"):
         compile_graph(late(marl(), -1), laptop())

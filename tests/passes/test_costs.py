@@ -19,7 +19,7 @@ from flowgraph.passes.pipeline import PIPELINE, run_passes
 from flowgraph.passes.state import State
 from flowgraph.passes.works import engine_work, gang_work, places_of
 from flowgraph.runtime.policy.roofline import shape_of
-from tests.passes.graphs import gpus, laptop, marl, vlm
+from tests.passes.graphs import filtered, gpus, laptop, marl, vlm
 
 MEASURED = {
     "device": "core",
@@ -178,12 +178,25 @@ def test_a_spread_of_the_demand_leaves_headroom() -> None:
 def test_a_pinned_layout_is_kept_and_one_that_cannot_be_is_refused() -> None:
     plan = compile_graph(vlm(), gpus(), {"lm.tp": 2, "lm.pp": 2})
     assert plan.group("lm.gang").layout.tp == plan.group("lm.gang").layout.pp == 2
-    with pytest.raises(PlanError, match=r"no layout as lm\.tp=3 exists on the 8 devices"):
-        compile_graph(vlm(), gpus(), {"lm.tp": 3})
+    for pins, message, smallest in (
+        ({"lm.tp": 3}, "pin lm.tp=3: heads and nodes allow 1, 2, 4", "lm.tp=2"),
+        ({"lm.pp": 5}, "pin lm.pp=5: layers and devices allow 1, 2", "lm.pp=2"),
+        ({"lm.dp": 9}, "lm.gang: lm.dp=9 take 9 devices, cluster", "with 1 more device"),
+        ({"lm.dp": 3, "lm.ranks": 4}, "no layout as lm.dp=3, lm.ranks=4 exists on the 8", "layers"),
+    ):
+        with pytest.raises(PlanError) as caught:
+            compile_graph(vlm(), gpus(), pins)
+        assert message in caught.value.what
+        assert smallest in str(caught.value.hint)
     with pytest.raises(PlanError, match="heads and nodes allow 1, 2, 4"):
         compile_graph(marl(), gpus(), {"solver.engine_tp": 3})
     with pytest.raises(PlanError, match="cores take whole models"):
         compile_graph(vlm(), laptop(), {"lm.tp": 2})
+
+
+def test_what_filters_reject_of_the_source_is_made_too() -> None:
+    whole, half = (compile_graph(graph, laptop()).prediction for graph in (vlm(), filtered()))
+    assert half.seconds["host"] == pytest.approx(2 * whole.seconds["host"])  # `keep` expects 0.5
 
 
 def test_a_tp_group_shares_a_node_and_has_neighbouring_devices() -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from flowgraph.ir.cluster import Cluster
 from flowgraph.ir.graph import Graph
 from flowgraph.passes.bind_agents import BindAgents
-from flowgraph.passes.growth import LEAST_GAIN
+from flowgraph.passes.growth import LEAST_GAIN, grown
 from flowgraph.passes.pipeline import PIPELINE, run_passes
 from flowgraph.passes.prediction import step_seconds
-from flowgraph.passes.state import State
+from flowgraph.passes.state import Choices, State
 from tests.passes.graphs import gpus, laptop, marl
 
 
@@ -81,6 +82,40 @@ def test_an_agent_that_is_not_the_slowest_gets_more_where_others_wait_for_it() -
     assert "% a step" in str(told["verifier"].runner_up)
 
 
+def of_one_engine_each(spare: int) -> State:
+    """Bound, on one node with just so many devices more than the groups take."""
+    _, bound = both(64)
+    least = {
+        group: min((o for o in own if o.layout.ranks == 1), key=lambda option: option.replicas)
+        for group, own in bound.options.items()
+        if group.endswith(".engine")
+    }
+    groups = tuple(
+        replace(group, replicas=1, places=()) if group.name in least else group
+        for group in bound.groups
+    )
+    costs = {name: replace(bound.costs[name], seconds=o.seconds) for name, o in least.items()}
+    used = sum(group.replicas for group in groups if group.kind != "stage")
+    node = replace(bound.cluster.nodes[0], devices=used + spare)
+    return replace(
+        bound,
+        cluster=replace(bound.cluster, nodes=(node,)),
+        groups=groups,
+        layouts={**bound.layouts, **least},
+        costs={**bound.costs, **costs},
+    )
+
+
+@pytest.mark.parametrize("spare", [1, 2, 3])
+def test_spare_devices_go_where_they_save_most(spare: int) -> None:
+    state = of_one_engine_each(spare)
+    step = step_seconds(grown(state, Choices("test", state.pins)))
+    for agent in state.graph.agents:
+        group = f"{agent.name}.engine"
+        other = replace(state, options={**state.options, group: (state.layouts[group],)})
+        assert step <= step_seconds(grown(other, Choices("test", state.pins))) * (1 + 1e-9)
+
+
 def test_pinned_counts_and_shared_cores_stay() -> None:
     matched, bound = both(64, {"solver.engines": 4, "verifier.engines": 1})
     assert engines(bound) == engines(matched)
@@ -91,3 +126,48 @@ def test_pinned_counts_and_shared_cores_stay() -> None:
 def test_with_no_device_to_spare_nothing_grows() -> None:
     _, bound = both(4)
     assert sum(group.replicas for group in bound.groups if group.kind != "stage") == 4
+
+
+def of_two_kinds(slow: int, fast: int) -> Cluster:
+    """A node of each kind of device; the slow one has six tenths of the other's speed."""
+    base = gpus(1, fast)
+    kind = replace(base.kinds[0], name="slow", flops=(("float32", 3.6e13),), bandwidth=1.8e12)
+    node = replace(base.nodes[0], name="s0", device="slow", devices=slow)
+    return replace(base, kinds=(*base.kinds, kind), nodes=(*base.nodes, node))
+
+
+def on_slow(group: str) -> State:
+    """As match-throughput might leave it: a group on the slow kind, with the fast one to spare."""
+    names = [step.name for step in PIPELINE]
+    until = PIPELINE[: names.index("bind-agents")]
+    state = run_passes(
+        until,
+        talkative(),
+        of_two_kinds(slow=8, fast=8),
+        {"solver.engines": 1, "solver.engine_tp": 1},
+    )
+    now = replace(state.layouts[group], kind="slow")
+    own = next(
+        option
+        for option in state.options[group]
+        if (option.layout, option.kind, option.replicas) == (now.layout, now.kind, now.replicas)
+    )
+    cost = replace(state.costs[group], seconds=own.seconds)
+    return replace(state, layouts={**state.layouts, group: own}, costs={**state.costs, group: cost})
+
+
+@pytest.mark.parametrize("group", ["verifier.engine", "solver.gang"])
+def test_a_part_gets_spare_devices_of_a_faster_kind_where_the_step_waits_for_it(group: str) -> None:
+    before = on_slow(group)
+    after = BindAgents().apply(before)
+    moved = {d.subject: (d.value, d.runner_up) for d in after.decisions if d.name == "kind"}
+    assert moved[group] == ("gpu", "slow")
+    assert after.layouts[group].kind == "gpu"
+    assert after.layouts[group].seconds < before.layouts[group].seconds
+    assert after.costs[group].seconds == pytest.approx(after.layouts[group].seconds)
+
+
+def test_no_device_of_a_plan_on_two_kinds_is_taken_twice() -> None:
+    state = run_passes(PIPELINE[:-1], marl(), of_two_kinds(slow=2, fast=3))
+    seats = [place for group in state.groups for place in group.places if place.device >= 0]
+    assert len(set(seats)) == len(seats)

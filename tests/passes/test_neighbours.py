@@ -77,9 +77,30 @@ def test_where_a_device_is_left_over_one_fewer_changes_nothing() -> None:
 def test_a_cluster_that_would_be_too_small_is_refused_with_the_reason() -> None:
     fewer = by_devices(compile_graph(marl(), gpus(1, 3)))[-1]
     assert fewer.step_seconds == 0
-    assert "the plan needs 4 devices at least" in fewer.refusal
+    assert "the plan needs 3 devices at least" in fewer.refusal
 
 
 def test_the_only_device_of_a_kind_cannot_be_taken_away() -> None:
     plan = compile_graph(vlm(), laptop(cores=1))
     assert by_devices(plan)[-1].refusal == "it is the only one"
+
+
+def test_what_a_hasty_search_finds_with_fewer_devices_is_no_faster_than_the_plan() -> None:
+    plan = compile_graph(marl(), gpus(1, 4))
+    found = neighbours_of(plan, lambda cluster: (plan.groups, 1e-6))
+    assert {n.devices: n.step_seconds for n in found} == {1: 1e-6, -1: plan.prediction.step_seconds}
+
+
+def test_another_kind_of_device_is_told_as_a_change() -> None:
+    base = gpus(1, 4)
+    other = replace(base.kinds[0], name="other")
+    nodes = (base.nodes[0], replace(base.nodes[0], name="n1", device="other"))
+    plan = compile_graph(marl(), replace(base, kinds=(*base.kinds, other), nodes=nodes))
+    group = next(g for g in plan.groups if g.name == "solver.gang")
+    there = tuple(replace(p, node="n1" if p.node == "n0" else "n0") for p in group.places)
+    groups = tuple(replace(g, places=there) if g is group else g for g in plan.groups)
+    more = neighbours_of(plan, lambda cluster: (groups, 1e-6))[0]
+    kinds = {"n0": ("gpu", "other"), "n1": ("other", "gpu")}[group.places[0].node]
+    assert list(more.changes) == ["solver.gang"]
+    assert more.changes["solver.gang"].split(" -> ")[0].endswith(f" on {kinds[0]}")
+    assert more.changes["solver.gang"].split(" -> ")[1].endswith(f" on {kinds[1]}")

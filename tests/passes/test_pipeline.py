@@ -178,6 +178,8 @@ def test_a_given_pin_wins_over_the_graphs_own() -> None:
             "pin schedule.mode: expects pipeline or barrier, got 'serial'",
         ),
         ({"nonsense": 1}, "pin 'nonsense': there is no such decision"),
+        ({"schedule.ahead": 10**20}, "schedule.ahead: expects 256 at most, got 1"),
+        ({"host.replicas": 10**9}, "host.replicas: expects 65536 at most, got 1000000000"),
     ],
 )
 def test_a_pin_that_cannot_be_kept_is_refused(pins: Mapping[str, Any], message: str) -> None:
@@ -194,7 +196,10 @@ def test_a_chunk_that_does_not_divide_is_refused() -> None:
 def test_more_devices_than_there_are_is_refused_with_the_sum() -> None:
     with pytest.raises(PlanError) as caught:
         compile_graph(marl(), gpus(1, 4), {"solver.engines": 3})
-    assert "needs 6 devices at least (solver.engine 3 + verifier.engine 1" in caught.value.what
+    assert (
+        "needs 5 devices at least (solver.engine 3 + verifier.engine 1 + solver.gang and "
+        "verifier.gang in turn 1)"
+    ) in caught.value.what
     graph = vlm()
     wants = tuple(replace(s, devices=16) if s.op == "train" else s for s in graph.stages)
     with pytest.raises(PlanError, match="needs 17 devices at least"):

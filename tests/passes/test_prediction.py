@@ -138,6 +138,23 @@ def test_times_are_of_the_kind_of_device_that_a_group_is_on() -> None:
         assert described.engines[name].read_s == pytest.approx(times.read_s)
 
 
+def test_behind_a_barrier_trainers_begin_when_all_games_have_ended() -> None:
+    barrier = {"schedule.mode": "barrier"}
+    shares = {work.name: work.share for work in works_in_step(placed(marl(), gpus(1, 8), barrier))}
+    piped = {work.name: work.share for work in works_in_step(placed(marl(), gpus(1, 8)))}
+    trainers = [name for name in shares if name.startswith("train-") and "." not in name]
+    assert trainers
+    assert all(shares[name] == 1.0 for name in trainers)
+    assert any(piped[name] < 1.0 for name in trainers)
+
+
+def test_an_encoder_is_on_the_trainers_side_of_a_barrier() -> None:
+    pins: dict[str, Any] = {"vit.ranks": 1, "lm.ranks": 1}
+    piped = placed(vlm(batch=1024), gpus(1, 8), pins)
+    barred = placed(vlm(batch=1024), gpus(1, 8), {**pins, "schedule.mode": "barrier"})
+    assert chain_of(barred).seconds == chain_of(piped).seconds
+
+
 def test_trainers_that_take_turns_end_the_step_one_after_the_other() -> None:
     state = placed(marl(), gpus(1, 3))
     works = {work.name: work for work in works_in_step(state)}

@@ -1,11 +1,15 @@
 """What a step consists of, in real runs: filters, ends of sources, several updates a step."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from flowgraph.ir.errors import RunFailed
 from tests.runs.reference_process import reference
-from tests.runs.running import GRAPHS, plan_of, run
+from tests.runs.running import GRAPHS, ROOT, plan_of, run
+from tests.runs.test_resume import COMMAND
 
 LETTERS = GRAPHS / "letters.py"
 
@@ -43,3 +47,21 @@ def test_the_last_samples_of_a_source_follow_the_declared_policy(
     assert result.steps == steps
     expected = 16 if at_end == "drop" else 20
     assert result.samples["check/train-lm"]["consumed"] == expected
+
+
+@pytest.mark.slow
+def test_filters_that_let_nothing_pass_end_the_run_instead_of_reading_for_ever(
+    tmp_path: Path,
+) -> None:
+    what = r"the filters let none of 1,\d+ samples in a row pass; the source has 1\b"
+    settings = {"odd_only": "true", "length": "1"}  # a line that starts with 0
+    with pytest.raises(RunFailed, match=what):
+        run(plan_of(LETTERS, settings), tmp_path / "run")
+    asked = [f"--set={name}={value}" for name, value in settings.items()]
+    command = [*COMMAND, "run", str(LETTERS), *asked, "--reference"]
+    folder = ["--run-dir", str(tmp_path / "reference")]
+    done = subprocess.run(
+        [*command, *folder], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert re.search(what, done.stderr), done.stderr

@@ -21,7 +21,13 @@ from flowgraph.passes import compile_graph
 from flowgraph.runtime.launch import local
 from flowgraph.runtime.nodes import nodes_of
 from flowgraph.runtime.options import RunOptions
-from flowgraph.runtime.progress import Progress, Restarted, RunResult, WorkerStarted
+from flowgraph.runtime.progress import (
+    PorterStarted,
+    Progress,
+    Restarted,
+    RunResult,
+    WorkerStarted,
+)
 from flowgraph.runtime.supervise import run_plan
 from flowgraph.runtime.worker import entry
 from tests.runs.running import GRAPHS, TWO_CORES, run
@@ -111,12 +117,15 @@ class Trouble:
     def __call__(self, progress: Progress) -> None:
         if isinstance(progress, Restarted):
             self.restarts.append(progress)
-        if not isinstance(progress, WorkerStarted) or self.killed:
+        if self.killed:
             return  # what comes after the blow is left alone
-        self._pids[progress.name] = progress.pid
-        if progress.name.startswith("porter:"):
+        if isinstance(progress, PorterStarted):
+            self._pids[f"porter:{progress.node}"] = progress.pid
             os.kill(progress.pid, signal.SIGSTOP)
-        elif self._workers <= set(self._pids) and not self._armed:
+        if not isinstance(progress, WorkerStarted):
+            return
+        self._pids[progress.name] = progress.pid
+        if self._workers <= set(self._pids) and not self._armed:
             self._armed = True
             threading.Timer(AMID_S, self._strike).start()
 
@@ -163,7 +172,7 @@ def test_a_porter_that_hangs_is_replaced_once_its_readers_gave_up(
     def hang(progress: Progress) -> None:
         if isinstance(progress, Restarted):
             causes.append(progress.cause)
-        if isinstance(progress, WorkerStarted) and progress.name == f"porter:{porter}" and not hung:
+        if isinstance(progress, PorterStarted) and progress.node == porter and not hung:
             hung.append(progress.pid)
             os.kill(progress.pid, signal.SIGSTOP)
 

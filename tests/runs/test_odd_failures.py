@@ -164,6 +164,25 @@ def test_a_second_ctrl_c_does_not_break_off_the_ending_of_processes(tmp_path: Pa
     assert json.loads((folder / "outcome.json").read_text())["state"] == "interrupted"
 
 
+@pytest.mark.slow
+def test_a_resumed_run_that_fails_names_the_log_and_the_command_that_replays_the_sample(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run"
+    options = RunOptions(run_dir=str(folder), retries=0)
+    RunDirectory.create(options, plan_of(ODD, {"what": "exit"})).close()
+    command = [*COMMAND, "resume", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"log: {folder}/logs/host-0.log" in done.stderr
+    replay = re.search(r"replay: (.+)", done.stderr)
+    assert replay
+    assert replay[1] == f"flowgraph run {folder}/plan.fgplan --reference --only 5"
+    again = [*COMMAND, *replay[1].split()[1:], "--run-dir", str(tmp_path / "replayed")]
+    replayed = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "stage 'oddly', sample 5: SystemExit: 3" in replayed.stderr
+
+
 def test_a_run_directory_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
     options = RunOptions(run_dir=str(tmp_path / "run"))
     directory = RunDirectory.create(options, plan_of(GRAPHS / "letters.py"))

@@ -42,10 +42,13 @@ class Watching:
                 self.steps.append(progress.step)
 
 
-def kill_at(worker: str, message: type[Message] | None, number: int) -> type[Shell]:
+def kill_at(
+    worker: str, message: type[Message] | None, number: int, victim: str = ""
+) -> type[Shell]:
     """A shell that kills the worker when the message is sent to it for the n-th time.
 
-    message: None is before the process can say a word, n times in all.
+    message: None is before the process can say a word, n times in all. victim: another one, which
+    is killed before the message is sent.
     """
     sent = 0
 
@@ -56,10 +59,11 @@ def kill_at(worker: str, message: type[Message] | None, number: int) -> type[She
             if message and isinstance(action, Send) and action.worker == worker:
                 sent += isinstance(action.message, message)
                 now = isinstance(action.message, message) and sent == number
-            if now and message is Stop:  # it would be gone by itself
-                os.kill(self._launcher.pids[worker], signal.SIGKILL)
+            before = bool(victim) or message is Stop  # who has stopped cannot be lost
+            if now and before:
+                os.kill(self._launcher.pids[victim or worker], signal.SIGKILL)
             super()._act(action, cause)
-            if now and message is not Stop:
+            if now and not before:
                 os.kill(self._launcher.pids[worker], signal.SIGKILL)
 
         def _turn(self) -> None:
@@ -136,6 +140,16 @@ def test_a_worker_killed_at_a_transition_leaves_no_trace_in_the_result(
     assert all((restart.worker == worker) is alone for restart in seen.restarts)
     if alone:
         assert seen.steps == list(range(STEPS)), "a step was taken again"
+
+
+def test_an_engine_that_finds_its_trainer_gone_is_lost_with_it_and_blamed_for_nothing(
+    whole: dict[str, RunResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killing = kill_at("player.engine-0", Load, 2, victim="player.gang-0")
+    monkeypatch.setattr(supervise, "Shell", killing)
+    result = run(plan_named("agents"), tmp_path / "run", exact=True, checkpoint_every=1, restarts=3)
+    assert result.weights_digest == whole["agents"].weights_digest
+    assert result.samples == whole["agents"].samples
 
 
 def test_when_the_process_that_starts_workers_is_killed_the_run_ends_and_nobody_is_left(

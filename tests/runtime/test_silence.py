@@ -57,3 +57,16 @@ def test_a_stage_worker_is_not_blamed_while_its_calls_wait_for_an_engine_to_be_r
     assert silence.over(state, 20.0) == []
     state.queued.clear()
     assert silence.over(state, 31.0) == [("host-0", 11.0)]
+
+
+def test_an_hour_in_which_the_run_itself_was_stopped_is_held_against_nobody() -> None:
+    state, silence = running(), Silence(limit_s=100.0)
+    state.workers["host-0"].items.add(1)
+    silence.over(state, 0.0)
+    silence.heard("host-0", 1.0)
+    assert silence.over(state, 20.0) == []
+    assert silence.over(state, 3620.0) == []
+    assert silence.over(state, 3640.0) == []
+    assert silence.over(state, 3660.0) == []
+    assert silence.over(state, 3680.0) == []
+    assert silence.over(state, 3702.0) == [("host-0", 101.0)]

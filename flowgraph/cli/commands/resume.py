@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from flowgraph.cli.before_run import remarks
+from flowgraph.cli.failure import explain
+from flowgraph.cli.options import Request
 from flowgraph.cli.session import verbose_option
 from flowgraph.cli.watched import watch
+from flowgraph.ir.errors import RunFailed
 
 if TYPE_CHECKING:
     from flowgraph.runtime.progress import Observer, RunResult
@@ -46,4 +49,8 @@ def command(run_dir: str, cluster: str | None, pins: tuple[str, ...], as_json: b
 
         return resume_run(run_dir, observe, again)
 
-    watch(plan, folder, execute, as_json=as_json)
+    try:
+        watch(plan, folder, execute, as_json=as_json)
+    except RunFailed as error:
+        explain(error, folder, Request(target=f"{run_dir}/plan.fgplan"), exact=options.exact)
+        raise

@@ -41,6 +41,7 @@ class Asked:
     quarantine: int
     spill: int
     spill_dir: str
+    listen: str
     as_json: bool
 
 
@@ -126,6 +127,12 @@ class Asked:
     metavar="DIR",
     help="Where it is kept (default: the run's scratch folder).",
 )
+@click.option(
+    "--listen",
+    default="",
+    metavar="tcp|tcp://ADDRESS:PORT",
+    help="Workers connect by tcp with CURVE, on loopback unless told (default: a private socket).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one last line of JSON.")
 @verbose_option
 def command(
@@ -174,7 +181,9 @@ def run_folder(asked: str | None, name: str) -> Path:
 
 def _run(plan: Plan, asked: Asked, folder: Path) -> None:
     from flowgraph.runtime.options import RunOptions
+    from flowgraph.runtime.transport.endpoint import listen_at
 
+    listen_at(asked.listen, folder="", name="")  # refused before there is a run directory
     options = RunOptions(
         run_dir=str(folder.absolute()),
         steps=asked.steps,
@@ -189,6 +198,7 @@ def _run(plan: Plan, asked: Asked, folder: Path) -> None:
         quarantine=asked.quarantine,
         spill_bytes=asked.spill,
         spill_dir=asked.spill_dir,
+        listen=asked.listen,
     )
 
     def execute(observe: "Observer") -> "RunResult":

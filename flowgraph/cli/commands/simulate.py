@@ -137,6 +137,9 @@ def told(plan: Plan, result: "SimResult") -> str:
     ]
     shown = sorted(waits, key=lambda wait: (-wait[0], wait[1]))[:4]
     lines.append("  waits     " + "; ".join(f"{what} {_s(seconds)}" for seconds, what in shown))
+    if result.checkpoint_s >= 1.0:
+        where = "within" if result.measured else "beside"
+        lines.append(f"  saving    a checkpoint takes {_s(result.checkpoint_s)}, {where} the steps")
     if result.restarts:
         lines.append(f"  restarts  {result.restarts}, from the last checkpoint each time")
     if result.outcome != "finished":

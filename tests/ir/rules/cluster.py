@@ -14,6 +14,9 @@ CASES: PlanCases = {
     "nodes_are_counted": {
         "no cores": lambda: node(VLM, cores=0),
     },
+    "seats_are_counted": {
+        "too many devices": lambda: node(VLM, devices=10**12),
+    },
     "devices_are_described": {
         "no slots": lambda: replace(
             VLM, cluster=replace(VLM.cluster, kinds=(replace(VLM.cluster.kinds[0], slots=0),))

@@ -19,6 +19,10 @@ CASES: PlanCases = {
     "groups_have_processes": {
         "no replicas": lambda: group(VLM, "host", replicas=0, places=()),
     },
+    "layouts_are_counted": {
+        "no ranks": lambda: group(MARL, "solver.engine", layout=Layout(tp=0)),
+        "less than no copies": lambda: group(VLM, "vit.gang", layout=Layout(dp=-1, tp=-1)),
+    },
     "gangs_have_ranks": {
         "ranks": lambda: group(VLM, "vit.gang", layout=Layout(dp=2)),
     },

@@ -24,7 +24,7 @@ EVENTS = (Done, BackwardDone, Issued, Generated)
 
 
 def agents(batch: int) -> Plan:
-    return compile_graph(marl(batch=batch, tries=4), laptop())
+    return by_one(compile_graph(marl(batch=batch, tries=4), laptop()))
 
 
 def digits(batch: int) -> Plan:
@@ -36,8 +36,15 @@ def gated(batch: int) -> Plan:
 
 
 def by_one(plan: Plan) -> Plan:
-    """With events of one record."""
-    return replace(plan, schedule=replace(plan.schedule, unit=1))
+    """With events of one record, which gather until all of a step can be one micro-batch."""
+    stages = tuple(
+        replace(stage, attributes={**stage.attributes, "micro_batch": 10**9})
+        if stage.op == "train"
+        else stage
+        for stage in plan.graph.stages
+    )
+    graph = replace(plan.graph, stages=stages)
+    return replace(plan, graph=graph, schedule=replace(plan.schedule, unit=1))
 
 
 def calls_an_event(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> float:

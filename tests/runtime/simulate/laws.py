@@ -70,6 +70,10 @@ def _check_units(step: Step) -> None:
             of_part = progress.status[units.start : units.stop]
             assert progress.done[part] == of_part.count(UnitStatus.DONE), name
             assert progress.begun[part] == len(units) - of_part.count(UnitStatus.WAITING), name
-            assert progress.ready_units[part] == sum(unit in units for unit in progress.ready), name
+            ready_here = [unit for unit in progress.ready if unit in units]
+            assert progress.ready_units[part] == len(ready_here), name
+            if progress.sizes is not None:
+                tokens = sum(progress.sizes[unit] for unit in ready_here)
+                assert progress.ready_tokens[part] == tokens, name
     left = sum(len(progress.status) - progress.finished for progress in step.tasks.values())
     assert step.left == left, f"{step.left} of {left} are counted as left"

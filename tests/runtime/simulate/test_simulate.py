@@ -170,6 +170,32 @@ def test_a_lost_worker_costs_time_and_no_sample() -> None:
     assert result.trained == digest_of(reference_entries(agents(), steps=3, exact=True), exact=True)
 
 
+@pytest.mark.parametrize("worker", ["host-0", "solver.engine-0"])
+def test_a_stage_worker_or_engine_is_replaced_alone_and_no_step_is_taken_again(
+    worker: str,
+) -> None:
+    crash = Faults((Fault(kind="crash", worker=worker, start_s=1.03),))
+    plain = simulate(agents(), steps=3, exact=True, checkpoint_every=1, start_s=1.0)
+    result = simulate(agents(), steps=3, exact=True, checkpoint_every=1, faults=crash, start_s=1.0)
+    assert (result.outcome, result.restarts, result.steps) == ("finished", 1, 3)
+    assert not [mark.what for mark in result.timeline.marks if mark.what.startswith("restart from")]
+    assert plain.seconds + 0.5 < result.seconds < plain.seconds + 1.5, "it costs one start"
+    assert result.trained == plain.trained
+    calls = result.conservation["calls"]
+    assert calls["issued"] == calls["answered"] + calls["dropped"]
+    assert result.conservation["blocks"]["in_flight"] == 0
+
+
+def test_words_that_come_twice_change_nothing() -> None:
+    again = Faults((Fault(kind="duplicate", seconds=0.01),), seed=3)
+    plain, result = (
+        simulate(agents(), steps=3, exact=True, faults=faults) for faults in (None, again)
+    )
+    assert result.trained == plain.trained
+    assert result.conservation["samples"] == plain.conservation["samples"]
+    assert result.events > plain.events
+
+
 def test_workers_that_die_again_and_again_end_the_run_with_the_cause() -> None:
     deaths = tuple(
         Fault(kind="crash", worker="lm.gang-0", start_s=0.01 * (1 + n)) for n in range(9)
