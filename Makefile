@@ -42,7 +42,8 @@ bench: setup ## performance figures, as ratios
 fuzz: setup ## 100,000 mutants of plan files and IR texts (long)
 	$(FROM_ROOT) -m tests.fuzz --count 100000
 
-soak: setup ## simulated fault schedules, then real models with losses, each for SECONDS (600)
+soak: setup ## cases left out of `test`; fault schedules, real models with losses: SECONDS (600) each
+	$(FROM_ROOT) -m pytest -n 2 --dist loadfile -m soak
 	$(FROM_ROOT) -m tests.runtime.simulate --soak $(or $(SECONDS),600)
 	$(FROM_ROOT) -m tests.runtime.orchestrator --seconds $(or $(SECONDS),600)
 

@@ -1,5 +1,6 @@
 """Options and fixtures of all tests: golden files are compared, or rewritten when asked."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,21 @@ import pytest
 SEPARATOR = "\n-----\n"
 
 Golden = Callable[[Path, str], None]
+
+
+LONGEST = ("tests/runs/", "tests/cli/", "tests/cases/")
+"""Files of real processes come first, so that no core is left with a long one at the end."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C must reach what tests start, also where they were started in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order of files; that of the tests in a file stays."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,9 @@
 """Runs a graph file to its end, as the command line does, on one small machine."""
 
-from collections.abc import Callable, Mapping
+import os
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +60,18 @@ def run(
         quarantine=quarantine,
     )
     return run_plan(plan, options, observe)
+
+
+def all_end(pids: Sequence[int], within_s: float = 10.0) -> bool:
+    """Whether the processes end in time; by their descriptors, so nothing is polled."""
+    until = time.monotonic() + within_s
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ended, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
+        os.close(descriptor)
+        if not ended:
+            return False
+    return True

@@ -55,7 +55,7 @@ def stop_at(worker: str, message: type[Message], after_death: bool = False) -> t
     [
         ("player.engine-0", Load, True),  # the replacement loads weights before it is ready
         ("player.gang-0", Stop, False),
-        ("host-0", Stop, False),
+        pytest.param("host-0", Stop, False, marks=pytest.mark.soak),
     ],
 )
 def test_a_worker_stopped_while_it_loads_or_ends_is_lost_after_the_liveness(

@@ -144,7 +144,7 @@ class Trouble:
     [
         ("letters", "porter:"),
         ("letters", "lm.gang-0"),
-        ("games", "host-1"),
+        pytest.param("games", "host-1", marks=pytest.mark.soak),
         ("games", "player.engine-1"),
     ],
 )
@@ -160,7 +160,10 @@ def test_who_is_killed_amid_a_fetch_is_replaced_and_the_weights_are_the_same(
     assert result.weights_digest == alone[graph].weights_digest
 
 
-@pytest.mark.parametrize(("graph", "porter"), [("letters", "right"), ("games", "left")])
+@pytest.mark.parametrize(
+    ("graph", "porter"),
+    [("letters", "right"), pytest.param("games", "left", marks=pytest.mark.soak)],
+)
 def test_a_porter_that_hangs_is_replaced_once_its_readers_gave_up(
     alone: Mapping[str, RunResult], graph: str, porter: str, tmp_path: Path
 ) -> None:

@@ -15,8 +15,8 @@ from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.run_lock import RunLock, holder
 from flowgraph.runtime.scratch import LOCK, sweep
 from flowgraph.runtime.shell import RunAborted
-from tests.runs.running import GRAPHS, ROOT, plan_of, run
-from tests.runs.test_resume import COMMAND, all_end, members, start, wait_for
+from tests.runs.running import GRAPHS, ROOT, all_end, plan_of, run
+from tests.runs.test_resume import COMMAND, members, start, wait_for
 
 LETTERS = str(GRAPHS / "letters.py")
 ODD = GRAPHS / "odd.py"
@@ -73,7 +73,12 @@ timeout 100 "$@" resume $folder --json
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("part", "size", "every"), [("", "600k", 0), ("checkpoints", "16k", 3), ("logs", "64k", 0)]
+    ("part", "size", "every"),
+    [
+        pytest.param("", "600k", 0, marks=pytest.mark.soak),
+        ("checkpoints", "16k", 3),
+        pytest.param("logs", "64k", 0, marks=pytest.mark.soak),
+    ],
 )
 def test_a_full_disk_ends_the_run_naming_the_file_and_with_room_it_goes_on(
     part: str, size: str, every: int, tmp_path: Path

@@ -28,7 +28,10 @@ class Watching:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["source", "filter", "map"])
+@pytest.mark.parametrize(
+    "where",
+    ["filter", *(pytest.param(w, marks=pytest.mark.soak) for w in ("source", "map"))],
+)
 def test_poisoned_samples_are_put_aside_and_the_weights_are_those_of_a_run_that_knew(
     where: str, tmp_path: Path
 ) -> None:
@@ -54,7 +57,7 @@ def test_poisoned_samples_are_put_aside_and_the_weights_are_those_of_a_run_that_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shuffle", ["false", "true"])
+@pytest.mark.parametrize("shuffle", [pytest.param("false", marks=pytest.mark.soak), "true"])
 def test_of_a_source_that_is_read_again_the_record_is_put_aside_and_not_only_the_position(
     shuffle: str, tmp_path: Path
 ) -> None:
@@ -68,7 +71,9 @@ def test_of_a_source_that_is_read_again_the_record_is_put_aside_and_not_only_the
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("at_end", "consumed"), [("drop", 16), ("short", 18)])
+@pytest.mark.parametrize(
+    ("at_end", "consumed"), [pytest.param("drop", 16, marks=pytest.mark.soak), ("short", 18)]
+)
 def test_at_the_sources_end_what_was_put_aside_makes_the_last_batch_shorter(
     at_end: str, consumed: int, tmp_path: Path
 ) -> None:

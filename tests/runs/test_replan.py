@@ -31,7 +31,7 @@ def interrupted(folder: Path, *options: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by_cluster", [False, True])
+@pytest.mark.parametrize("by_cluster", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_run_resumed_with_another_number_of_workers_ends_with_the_same_bits(
     by_cluster: bool, tmp_path: Path
 ) -> None:

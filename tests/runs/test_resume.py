@@ -2,18 +2,16 @@
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runs.running import GRAPHS, ROOT
+from tests.runs.running import GRAPHS, ROOT, all_end
 
 LETTERS = str(GRAPHS / "letters.py")
 COMMAND = [sys.executable, "-m", "flowgraph.cli.main"]
@@ -58,21 +56,6 @@ def members(group: int) -> list[int]:
         if int(pgrp) == group and state != "Z":
             found.append(int(stat.parent.name))
     return found
-
-
-def all_end(pids: Sequence[int], within_s: float = 10.0) -> bool:
-    """Whether the processes end in time; by their descriptors, so nothing is polled."""
-    until = time.monotonic() + within_s
-    for pid in pids:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        ended, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
-        os.close(descriptor)
-        if not ended:
-            return False
-    return True
 
 
 def steps_of(folder: Path) -> Sequence[int]:

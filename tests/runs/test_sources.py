@@ -11,8 +11,15 @@ ENDLESS = GRAPHS / "endless.py"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("odd_only", [False, True], ids=["all", "filtered"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("odd_only", "workers"),
+    [
+        pytest.param(False, 1, marks=pytest.mark.soak),
+        pytest.param(True, 1, marks=pytest.mark.soak),
+        (False, 2),
+        (True, 2),
+    ],
+)
 def test_a_source_that_is_read_forward_trains_like_the_reference_bit_for_bit(
     odd_only: bool, workers: int, tmp_path: Path
 ) -> None:

@@ -181,7 +181,7 @@ class Noise:
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 1_000_000),
     name=st.sampled_from(["agents", "digits", "filtered"]),
