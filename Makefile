@@ -25,7 +25,7 @@ $(STAMP): setup.py pyproject.toml constraints/cpu.txt tools/setup.sh
 	@touch $@
 
 test: setup ## all tests (under 10 minutes on 2 cores)
-	$(FROM_ROOT) -m pytest -n 2 --dist loadfile
+	$(FROM_ROOT) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## train two cooperating agents, live, and draw the report
 	$(FLOWGRAPH) run examples/marl_arithmetic.py

@@ -11,7 +11,7 @@ SEPARATOR = "\n-----\n"
 Golden = Callable[[Path, str], None]
 
 
-LONGEST = ("tests/runs/", "tests/cli/", "tests/cases/")
+LONGEST = ("tests/runs/test_learning.py", "tests/runs/", "tests/cli/", "tests/cases/")
 """Files of real processes come first, so that no core is left with a long one at the end."""
 
 
@@ -23,7 +23,11 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The order of files; that of the tests in a file stays."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def _place(test: str) -> int:
+    return next((i for i, start in enumerate(LONGEST) if test.startswith(start)), len(LONGEST))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
