@@ -9,7 +9,7 @@ from typing import ClassVar
 from flowgraph.ir.errors import PlanError
 from flowgraph.ir.graph import Stream
 from flowgraph.ir.index import attribute, index
-from flowgraph.ir.plan import Channel, Schedule, Task
+from flowgraph.ir.plan import Channel, Schedule, Task, WorkerGroup
 from flowgraph.passes.demand import accelerated, batch_of, chunk_of, unit_of, updates_of
 from flowgraph.passes.room_check import POOLED, SHARES, still
 from flowgraph.passes.state import Choices, State
@@ -19,6 +19,10 @@ from flowgraph.passes.words import counted
 from flowgraph.runtime.policy.roofline import shape_of
 
 AHEAD = 2
+FETCHED_AHEAD = 3
+"""Items in a rank's hand where they come from other nodes: one that it works on, one that travels
+meanwhile, and one whose order is on its way since the last was done."""
+
 LEAST_BYTES = 1 << 20
 LEAST_POOL = 1 << 26
 ROOM = 4
@@ -28,7 +32,8 @@ ROOM = 4
 @dataclass(frozen=True, slots=True)
 class Wire:
     """Requires placed groups. Ensures tasks, schedule, a channel for every stream that crosses a
-    task's border, and pools that hold what their group's channels may. Changes nothing else.
+    task's border, pools that hold what their group's channels may, and enough items in the hands of
+    ranks that read another node's. Changes nothing else.
 
     No deadlock: the bounded graph is run once, by its channels' budgets and by its pools alone
     (`bounded` says why that is a proof). What would wait for ever makes less ahead, and is refused
@@ -65,11 +70,13 @@ def _wired(state: State, tasks: tuple[Task, ...], ahead: int) -> State:
     schedule = _schedule(state, choices, ahead)
     ends = Ends.of(tasks)
     made: dict[str, tuple[Channel, ...]] = {}
+    fetching: set[str] = set()
     for stream in state.graph.streams:
         makers, into = _ends(state, stream, ends)
         if into:
             channel = _channel(state, stream, [*makers, *into], schedule, choices)
             made[makers[0]] = (*made.get(makers[0], ()), channel)
+            fetching |= set(into) if channel.transport == "zeromq" else set()
     pool = _pool(state, made, schedule.ahead, choices)
     channels = tuple(
         replace(channel, capacity_bytes=min(channel.capacity_bytes, pool))
@@ -78,7 +85,19 @@ def _wired(state: State, tasks: tuple[Task, ...], ahead: int) -> State:
         for own in made.values()
         for channel in own
     )
-    return choices.onto(state, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool)
+    groups = tuple(_in_hand(group, group.name in fetching, choices) for group in state.groups)
+    return choices.onto(
+        state, groups=groups, tasks=tasks, schedule=schedule, channels=channels, pool_bytes=pool
+    )
+
+
+def _in_hand(group: WorkerGroup, fetches: bool, choices: Choices) -> WorkerGroup:
+    """A rank that fetches what it reads holds one item more, so that it comes in time."""
+    if group.kind != "gang" or not fetches:
+        return group
+    because = "what it reads of other nodes travels while it computes"
+    held = choices.choose(group.name, "in_flight", FETCHED_AHEAD, because, group.in_flight)
+    return replace(group, in_flight=held)
 
 
 def _schedule(state: State, choices: Choices, ahead: int) -> Schedule:

@@ -4,6 +4,7 @@ they shall be.
 Joining thousands of small arrays is quick; asking each of them for anything in Python is not, nor
 is memory that is touched for the first time. So the cells of a column are asked for no more than
 the checks need, and one call copies all of them straight to their place: shared memory, perhaps.
+What is odd about them is seen cell by cell (`rows.py`), which leaves arrays to join all the same.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from flowgraph.runtime.failures import RecordMismatch
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Cells:
-    """The rows' values of a field with one ragged dim: arrays or tensors of its own dtype.
+    """The rows' values of a field: arrays or tensors of its storage, [n, *fixed] each.
 
-    offsets: one level, as a `Column`'s. shape: [T, *fixed], of all of them joined.
+    offsets: as a `Column`'s. shape: [T, *fixed], of all of them joined.
     """
 
     field: Field
@@ -35,6 +36,10 @@ class Cells:
     @property
     def dtype(self) -> str:
         return self.field.dtype
+
+    @property
+    def rows(self) -> int:
+        return (self.offsets[0].size - 1) if self.offsets else self.shape[0]
 
     def copy_into(self, place: Values) -> None:
         """place: `shape`, of the field's storage. Raises RecordMismatch for a tensor without
@@ -51,6 +56,13 @@ class Cells:
         except RuntimeError as problem:
             raise self._misfit(problem) from problem
 
+    def require_plain(self) -> None:
+        """Raises now what `copy_into` would raise later."""
+        if self.cells and type(self.cells[0]) is not np.ndarray:
+            for row, cell in enumerate(self.cells):
+                if (problem := oddity(cell)) is not None:
+                    raise self._at(row, problem)
+
     def column(self) -> Column:
         """Joined, in memory of its own. Raises what `copy_into` does."""
         values = np.empty(self.shape, STORAGE[self.dtype])
@@ -60,16 +72,21 @@ class Cells:
     def _misfit(self, problem: RuntimeError) -> RecordMismatch:
         """Joining them failed: which of them is not plain memory of this process, and why."""
         for row, cell in enumerate(self.cells):
-            if cell.requires_grad:
-                return self._at(row, "a tensor that needs a gradient: detach() it")
-            if cell.device.type != "cpu":
-                return self._at(row, f"a tensor on {cell.device}: cpu() it")
-            if cell.is_sparse:
-                return self._at(row, "a sparse tensor: to_dense() it")
+            if (found := oddity(cell)) is not None:
+                return self._at(row, found)
         return self._at(0, f"tensors that cannot be joined ({str(problem).splitlines()[0]})")
 
     def _at(self, row: int, got: str) -> RecordMismatch:
         return RecordMismatch(f"expects an array, got {got}", field=self.field.name, row=row)
+
+
+def oddity(tensor: Any) -> str | None:
+    """Why a tensor is not plain memory of this process, and what to do about it; None: it is."""
+    if tensor.requires_grad:
+        return "a tensor that needs a gradient: detach() it"
+    if tensor.device.type != "cpu":
+        return f"a tensor on {tensor.device}: cpu() it"
+    return "a sparse tensor: to_dense() it" if tensor.is_sparse else None
 
 
 def counted(field: Field, cells: Sequence[Any]) -> Cells | None:

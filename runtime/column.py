@@ -28,6 +28,10 @@ STORAGE: dict[str, np.dtype[Any]] = {
 """The numpy dtype that holds a field's dtype."""
 
 
+WORTH_A_SLICE = 200
+"""Values from which on copying a run as a slice is quicker than value by value."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
     """Values of one field, columnar as in Arrow.
@@ -53,15 +57,7 @@ class Column:
             )
         if self.dtype == "str" and not self.offsets:
             raise ValueError("a str column expects offsets over its bytes")
-        inner = [*self.offsets[1:], None][: len(self.offsets)]
-        for level, (offsets, below) in enumerate(zip(self.offsets, inner, strict=True)):
-            if offsets.dtype != np.int64 or offsets.ndim != 1 or offsets.size < 1:
-                raise ValueError(f"offsets[{level}]: expects int64 [N + 1], got {offsets.dtype}")
-            size = self.values.shape[0] if below is None else below.size - 1
-            if offsets[0] != 0 or offsets[-1] != size:
-                raise ValueError(
-                    f"offsets[{level}]: expects 0..{size}, got {offsets[0]}..{offsets[-1]}"
-                )
+        check_offsets(self.offsets, self.values.shape[0])
 
     @property
     def rows(self) -> int:
@@ -88,13 +84,15 @@ class Column:
 
     def take(self, index: Int64s) -> Column:
         """The rows at `index` (int64 [M], any order, repeats allowed), copied."""
+        if not self.offsets:
+            return Column(self.dtype, self.values[index])
         levels: list[Int64s] = []
+        starts, sizes = index, np.ones_like(index)
         for offsets in self.offsets:
-            starts, sizes = offsets[:-1][index], np.diff(offsets)[index]
-            bounds = bounds_of(sizes)
-            index = np.repeat(starts - bounds[:-1], sizes) + np.arange(bounds[-1])
-            levels.append(bounds)
-        return Column(self.dtype, self.values[index], tuple(levels))
+            at = _numbers(starts, sizes) if levels else index
+            starts, sizes = offsets[:-1][at], np.diff(offsets)[at]
+            levels.append(bounds_of(sizes))
+        return Column(self.dtype, _gathered(self.values, starts, sizes), tuple(levels))
 
     def slice(self, start: int, stop: int) -> Column:
         """Rows start..stop; the values are a view."""
@@ -154,11 +152,44 @@ class Column:
         )
 
 
+def check_offsets(levels: Sequence[Int64s], total: int) -> None:
+    """Raises ValueError when they do not part `total` values as a Column's do."""
+    inner = [*levels[1:], None][: len(levels)]
+    for level, (offsets, below) in enumerate(zip(levels, inner, strict=True)):
+        if offsets.dtype != np.int64 or offsets.ndim != 1 or offsets.size < 1:
+            raise ValueError(f"offsets[{level}]: expects int64 [N + 1], got {offsets.dtype}")
+        size = total if below is None else below.size - 1
+        if offsets[0] != 0 or offsets[-1] != size:
+            raise ValueError(
+                f"offsets[{level}]: expects 0..{size}, got {offsets[0]}..{offsets[-1]}"
+            )
+
+
 def bounds_of(sizes: Int64s) -> Int64s:
     """Offsets of runs of these sizes: int64 [N] to [N + 1]."""
     bounds = np.zeros(sizes.size + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def _numbers(starts: Int64s, sizes: Int64s) -> Int64s:
+    """The numbers of all runs `start .. start + size`, one run after another."""
+    bounds = bounds_of(sizes)
+    return np.repeat(starts - bounds[:-1], sizes) + np.arange(bounds[-1])
+
+
+def _gathered(values: Values, starts: Int64s, sizes: Int64s) -> Values:
+    """Runs of values behind one another, copied: as slices where these are long enough to pay."""
+    filled = np.flatnonzero(sizes)
+    starts, sizes = starts[filled], sizes[filled]
+    ends = starts + sizes
+    breaks = np.flatnonzero(starts[1:] != ends[:-1])  # neighbours are one slice
+    if not filled.size or (breaks.size + 1) * WORTH_A_SLICE > sizes.sum():
+        return values[_numbers(starts, sizes)]
+    begin = [0, *(breaks + 1).tolist()]
+    end = [*breaks.tolist(), filled.size - 1]
+    slices = zip(starts[begin].tolist(), ends[end].tolist(), strict=True)
+    return np.concatenate([values[a:b] for a, b in slices])
 
 
 def _chain(levels: Sequence[Int64s]) -> Int64s:

@@ -5,6 +5,7 @@ Law 3: no wait without an end. Which silence is too long is `silence.py`'s and `
 say; here it is acted on. Times are seconds since the attempt began.
 """
 
+import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping
@@ -24,11 +25,15 @@ TOLD_S = 10.0
 """In which the end of a worker that was killed must be told: the kernel needs milliseconds."""
 
 BEATING: Mapping[RunPhase, frozenset[WorkerPhase]] = {
+    RunPhase.STARTING: frozenset({WorkerPhase.READY}),
     RunPhase.RUNNING: frozenset({WorkerPhase.READY, WorkerPhase.LOADING}),
     RunPhase.STOPPING: frozenset({WorkerPhase.STOPPING}),
 }
-"""When a worker that does not beat is lost. One that starts has `STARTUP_S`: it imports, and builds
-its model in C code that may let no other thread run."""
+"""When a worker that does not beat within the limit is lost."""
+
+STARTING_PATIENCE = 8.0
+"""Limits without a beat that a worker may take that is not ready yet: 120 s, unless told otherwise.
+It imports the user's files and builds its model, some of it in C code that lets no thread run."""
 
 
 class Hangs:
@@ -62,13 +67,14 @@ class Hangs:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
+        self._beats.born(pids.keys(), now)
         self._beats.beat(beats(), now)
         for worker, seconds in self._silence.over(state, now):
             self.kill(worker, pids, f"said nothing for {seconds:.0f} s", now)
-        beating = BEATING.get(state.phase, frozenset())
-        late = self._beats.late(now, lambda name: state.workers[name].phase in beating)
-        for worker, seconds in late:
-            why = f"gave no sign of life for {seconds:.0f} s (was it stopped?)"
+        for worker, seconds in self._beats.late(now, lambda name: _patience(state, name)):
+            starting = state.workers[worker].phase is WorkerPhase.STARTING
+            doing = " while it started" if starting else ""
+            why = f"gave no sign of life for {seconds:.0f} s{doing} (was it stopped?)"
             self.kill(worker, pids, why, now)
         for worker, (why, since) in self._killed.items():
             if now - since > TOLD_S:
@@ -89,6 +95,14 @@ class Hangs:
         self._beats.forget(worker)
         why, _ = self._killed.pop(worker, (how, 0.0))
         return why
+
+
+def _patience(state: State, worker: str) -> float:
+    """In how many limits a beat must come."""
+    phase = state.workers[worker].phase
+    if phase is WorkerPhase.STARTING:
+        return STARTING_PATIENCE
+    return 1.0 if phase in BEATING.get(state.phase, frozenset()) else math.inf
 
 
 def launcher_hangs(what: str) -> RunFailed:

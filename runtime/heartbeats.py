@@ -6,7 +6,7 @@ itself to death) does not. No I/O and no clock: times are given. One array, one 
 of 10,000 workers are no burden.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
@@ -26,8 +26,9 @@ def period(limit_s: float) -> float:
 class Heartbeats:
     """Times of the last beat, by worker. limit_s: how long none may come; 0: for ever.
 
-    A worker counts from its first beat on. Time in which nobody listened (the run itself was
-    stopped, with Ctrl-Z, or had a disk to wait for) is not held against anybody.
+    A worker counts from its process's start on: that it is there counts as its first beat. Time in
+    which nobody listened (the run itself was stopped, with Ctrl-Z, or had a disk to wait for) is
+    not held against anybody.
     """
 
     def __init__(self, workers: Iterable[str], limit_s: float) -> None:
@@ -35,6 +36,7 @@ class Heartbeats:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._limit_s = limit_s
         self._last = np.full(len(self._names), np.inf)
+        self._unborn = set(self._names)
         self._listened: float | None = None
 
     def beat(self, workers: Iterable[str], now: float) -> None:
@@ -42,13 +44,22 @@ class Heartbeats:
         places = [self._places[name] for name in workers]
         self._last[places] = now
 
+    def born(self, processes: Collection[str], now: float) -> None:
+        """These are there: those that were not before count from now on."""
+        if self._unborn:
+            new = self._unborn.intersection(processes)
+            self._unborn -= new
+            self.beat([name for name in new if np.isinf(self._last[self._places[name]])], now)
+
     def forget(self, worker: str) -> None:
-        """Its process is gone; the next one counts from its own first beat."""
+        """Its process is gone; the next one counts from its own start."""
         self._last[self._places[worker]] = np.inf
+        self._unborn.add(worker)
 
-    def late(self, now: float, expected: Callable[[str], bool]) -> list[tuple[str, float]]:
-        """Workers of which a beat is `expected`, and for how many seconds none came.
+    def late(self, now: float, patience: Callable[[str], float]) -> list[tuple[str, float]]:
+        """Workers of which no beat came for too long, and for how many seconds none came.
 
+        patience: how many times the limit a worker may take now; infinity when none is expected.
         Call it after all beats that have come were told.
         """
         if self._limit_s <= 0:
@@ -60,7 +71,7 @@ class Heartbeats:
         return [
             (name, seconds)
             for name, seconds in self._older_than(now, self._limit_s)
-            if expected(name)
+            if seconds > patience(name) * self._limit_s
         ]
 
     def quiet(self, now: float) -> dict[str, float]:

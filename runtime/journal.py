@@ -96,10 +96,18 @@ class Journal:
         return self._failed is not None
 
     def attempt(self, step: int, cause: str) -> int:
-        """Another attempt begins, at this step; cause: what ended the one before, or empty."""
+        """Another attempt begins, at this step; cause: what ended the one before, or empty.
+
+        The checkpoint that it goes on from is the newest: it may have become whole just before its
+        run was killed, and later ones are damaged.
+        """
         self._attempt += 1
         row = (self._attempt, time.time(), step, cause)
         self._put("INSERT INTO attempts VALUES (?, ?, ?, ?)", *row)
+        self._put("DELETE FROM checkpoints WHERE step > ?", step)
+        if step:
+            at = (step, self._attempt, 0.0)
+            self._put("INSERT OR IGNORE INTO checkpoints VALUES (?, ?, ?)", *at)
         self.flush()
         return int(self._attempt)
 

@@ -47,8 +47,8 @@ class Attempt:
 class Story:
     """What became of a run, less its messages.
 
-    restarts: (what, cause). drops: samples left out, by reason, of the last attempt. checkpoints:
-    steps after which one was made.
+    restarts: (what, cause). drops: samples left out, by reason, in all attempts, each once.
+    checkpoints: steps after which one was made.
     """
 
     attempts: tuple[Attempt, ...] = ()
@@ -121,8 +121,7 @@ def _story(connection: sqlite3.Connection) -> Story:
     )
     restarts = connection.execute("SELECT what, cause FROM restarts ORDER BY rowid")
     drops = connection.execute(
-        "SELECT reason, count(DISTINCT sample) FROM drops "
-        "WHERE attempt = (SELECT max(attempt) FROM attempts) GROUP BY reason ORDER BY reason"
+        "SELECT reason, count(DISTINCT sample) FROM drops GROUP BY reason ORDER BY reason"
     )
     checkpoints = connection.execute("SELECT step FROM checkpoints ORDER BY step")
     return Story(

@@ -6,12 +6,12 @@ for the pool are copied there once, from where they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flowgraph.ir.types import RecordType
-from flowgraph.runtime.batch import Layout, layout_of, write_columns
+from flowgraph.runtime.batch import Batch, Layout, join_parts, layout_of, write_columns
 from flowgraph.runtime.cells import Cells
 from flowgraph.runtime.column import Column
 from flowgraph.runtime.rows import parts_of
@@ -39,3 +39,18 @@ class LooseBatch:
     def write_into(self, memory: memoryview) -> None:
         """As `Batch.write_into`. Raises RecordMismatch for a tensor that is not memory of here."""
         write_columns(self.rows, self.columns, memory)
+
+    def select(self, names: Iterable[str]) -> LooseBatch:
+        """These columns only, in this order. Raises KeyError for one that is not there."""
+        return LooseBatch(self.rows, {name: self.columns[name] for name in names})
+
+
+Made = Batch | LooseBatch
+"""Records that were made, joined or not yet."""
+
+
+def joined(made: Made) -> Batch:
+    """The same records with every column in one piece. Raises what `write_into` does."""
+    if isinstance(made, Batch):
+        return made
+    return Batch(made.rows, join_parts(made.rows, made.columns))

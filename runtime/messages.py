@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import msgpack
 
+from flowgraph.runtime.light import light
 from flowgraph.runtime.wire_types import BadMessage, checker, field_checks, is_handle, unpack
 
 __all__ = [
@@ -39,6 +40,9 @@ MAX_BYTES = 1 << 26
 PlainHandle = Annotated[tuple[Any, ...], is_handle]
 """`Handle.to_plain()`: who holds a block, where, and its columns' layout."""
 
+BlockName = tuple[str, int, int]
+"""Which process wrote a block, where, and which use of the place it is: see `block_id`."""
+
 PlainCall = Annotated[
     tuple[Any, ...],
     checker(tuple[int, bytes, bytes, int, float, tuple[int, ...], tuple[int, ...]]),
@@ -52,6 +56,7 @@ Sums = Mapping[str, tuple[float, float]]
 """Metrics as (sum, count), so that any grouping of work adds up to the same mean."""
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
     """W → O, once, when its modules are built and it can take work.
@@ -66,6 +71,7 @@ class Ready:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """O → W: run a task on units. Answered by one `Done`, or a `Failed`.
@@ -86,6 +92,7 @@ class Run:
     outputs: tuple[str, ...]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """W → O: the item is finished and its outputs are readable.
@@ -93,6 +100,8 @@ class Done:
     outputs: by stream, a block for each unit. weights: the divisor's share of each unit (train).
     sizes: tokens (train rows) of each unit's outputs, for filling micro-batches, by stream.
     kept: sample ids kept by filters (ungated tasks). dropped: (sample, reason).
+    held: blocks that it read and that something still looks at, mostly the user's code. They stay
+    leased to this process until it says `Released`.
     """
 
     worker: str
@@ -105,9 +114,11 @@ class Done:
     dropped: tuple[tuple[int, str], ...]
     tokens: int
     busy_s: float
+    held: tuple[BlockName, ...] = ()
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
     """O → W: gradients of an `apply` item's outputs, by unit. Answered by `BackwardDone`."""
@@ -118,16 +129,19 @@ class Backward:
     gradients: tuple[PlainHandle, ...]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardDone:
-    """W → O: the item's gradient is accumulated; its activations are gone."""
+    """W → O: the item's gradient is accumulated; its activations are gone. held: as in `Done`."""
 
     worker: str
     item: int
     busy_s: float
+    held: tuple[BlockName, ...] = ()
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
     """W → O: generate calls of one agent, as `Call.to_plain()`."""
@@ -138,6 +152,7 @@ class Issued:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate:
     """O → W (engine): calls issued by `origin`."""
@@ -147,6 +162,7 @@ class Generate:
     calls: tuple[PlainCall, ...]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """W (engine) → O: answers for `origin`, as `Completion.to_plain()`."""
@@ -159,6 +175,7 @@ class Generated:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """O → W: completions of calls that this worker issued."""
@@ -166,12 +183,13 @@ class Answers:
     completions: tuple[PlainCompletion, ...]
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """O → W (every rank of a gang): all gradients of the part are in. Answered by `Updated`.
 
     divisor: the step's global count; 0 for a module without samples, whose version still moves.
-    owners: (unit, rank) in unit order: who holds which unit's gradient (exact mode).
+    owners: (unit, rank) in unit order: who holds which unit's gradient (exact mode; else none).
     publish: rank 0 writes its new weights to its pool.
     """
 
@@ -183,6 +201,7 @@ class Update:
     publish: bool
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updated:
     """W → O: the module is at `version`; rank 0 adds its weights when asked to publish."""
@@ -196,6 +215,7 @@ class Updated:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """O → W (engine): weights of `version`; the digest is checked. Answered by `Loaded`."""
@@ -205,6 +225,7 @@ class Load:
     digest: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """W (engine) → O."""
@@ -215,6 +236,7 @@ class Loaded:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
     """O → W (rank 0 of a gang): write the module's whole state to `folder`. Answer: `Saved`."""
@@ -223,6 +245,7 @@ class Save:
     folder: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """W → O: the module's state after `step` steps is on disk."""
@@ -233,6 +256,20 @@ class Saved:
     incarnation: int = 0
 
 
+@light
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetching:
+    """W → O: which items have waited for blocks of other nodes for a second and more, and the
+    porters that have those; sent when that changes, with none at last. For the wait report.
+    """
+
+    worker: str
+    items: tuple[int, ...]
+    porters: tuple[str, ...]
+    incarnation: int = 0
+
+
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
     """O → W: all readers are done with these blocks of yours: (offset, generation)."""
@@ -240,6 +277,45 @@ class Free:
     blocks: tuple[tuple[int, int], ...]
 
 
+@light
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """W → O: a block of the stream, of so many bytes, finds no room: it waits for a `Free`.
+
+    freed: how many `Free` this process had taken when it looked. One that is on its way ends the
+    wait, or is followed by another `Full`.
+    """
+
+    worker: str
+    stream: str
+    nbytes: int
+    freed: int
+    incarnation: int = 0
+
+
+@light
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """W → O: nothing looks any more at these of the blocks that it held.
+
+    asked: it is the answer to `Recall`, in which there may be none.
+    """
+
+    worker: str
+    blocks: tuple[BlockName, ...]
+    asked: bool
+    incarnation: int = 0
+
+
+@light
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recall:
+    """O → W: the run stands still for want of room. Search for garbage, then say which of the
+    blocks that you hold are free now. Answered by one `Released`, also while it waits for room.
+    """
+
+
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """W → O: the worker cannot go on; it exits after this.
@@ -261,6 +337,7 @@ class Failed:
     incarnation: int = 0
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """O → W: end. checkpoint: folder for final weights, or empty."""
@@ -268,6 +345,7 @@ class Stop:
     checkpoint: str
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """W → O, last. digest: sha256 over the module's parameters (rank 0 of a gang)."""
@@ -279,7 +357,19 @@ class Stopped:
 
 
 FromWorker = (
-    Ready | Done | BackwardDone | Issued | Generated | Updated | Loaded | Saved | Failed | Stopped
+    Ready
+    | Done
+    | BackwardDone
+    | Issued
+    | Generated
+    | Updated
+    | Loaded
+    | Saved
+    | Fetching
+    | Full
+    | Released
+    | Failed
+    | Stopped
 )
 """What a worker says; it names itself and its incarnation."""
 
@@ -299,7 +389,11 @@ Message = (
     | Loaded
     | Save
     | Saved
+    | Fetching
     | Free
+    | Full
+    | Released
+    | Recall
     | Failed
     | Stop
     | Stopped
@@ -323,7 +417,11 @@ MESSAGES: Mapping[str, type[Any]] = {
         Loaded,
         Save,
         Saved,
+        Fetching,
         Free,
+        Full,
+        Released,
+        Recall,
         Failed,
         Stop,
         Stopped,

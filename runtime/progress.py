@@ -25,9 +25,15 @@ class PorterStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """All workers are ready; steps: how many will be taken."""
+    """All workers are ready; steps: how many will be taken.
+
+    pool_bytes, spill_bytes: of records that each worker may keep in memory, and on disk; 0: not
+    said, or none.
+    """
 
     steps: int
+    pool_bytes: int = 0
+    spill_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +85,17 @@ class PutAside:
     of: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """The newest checkpoint is not what was written; the run goes on from the one before it.
+
+    checkpoint: its folder's name. problem: what is wrong with which of its files.
+    """
+
+    checkpoint: str
+    problem: str
+
+
 Progress = (
     WorkerStarted
     | PorterStarted
@@ -87,6 +104,7 @@ Progress = (
     | EvaluationFinished
     | Restarted
     | PutAside
+    | PassedOver
 )
 Observer = Callable[[Progress], None]
 

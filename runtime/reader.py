@@ -3,15 +3,36 @@
 import mmap
 import os
 import stat
+import weakref
+
+import numpy as np
+from numpy.typing import NDArray
 
 from flowgraph.runtime.batch import ALIGN, Batch
 from flowgraph.runtime.failures import OwnerGone, StaleHandle
 from flowgraph.runtime.handle import Handle, is_live, named
 from flowgraph.runtime.incarnation import process_of
 
+Bytes = NDArray[np.uint8]
+
+Block = tuple[str, int, int]
+"""Which process wrote it, where, and which use of the place it is."""
+
+KEEP_COPIES = (
+    "what a function is handed is a view of shared memory: keep copies, "
+    "for instance numpy.array(x) or tensor.clone()"
+)
+"""What to do about records that are kept after their item's end."""
+
+MOST_DEAD = 256
+"""Blocks that nothing looks at any more, and are remembered all the same."""
+
 
 class Reader:
     """Opens handles of any process of this machine; maps each segment once.
+
+    All views of a block derive from one array, which lives as long as the last of them: so it can
+    be told whether somebody still looks at the block, be it an array, a slice or a tensor of one.
 
     Of one worker, only the segments of the process that was read last stay mapped: what a lost
     process left must not be held for as long as its successor lives.
@@ -20,6 +41,8 @@ class Reader:
     def __init__(self) -> None:
         self._maps: dict[tuple[int, int], memoryview] = {}
         self._of: dict[str, tuple[int, set[tuple[int, int]]]] = {}  # by worker: process, segments
+        self._viewed: dict[Block, weakref.ref[Bytes]] = {}  # dead ones are swept out now and then
+        self._sweep_at = MOST_DEAD
 
     def open(self, handle: Handle) -> Batch:
         """The batch, as read-only views of the owner's memory.
@@ -27,10 +50,33 @@ class Reader:
         The views stay readable for as long as they live, also when the owner is killed. Raises
         StaleHandle for a block freed meanwhile, OwnerGone when there is nothing to map.
         """
-        return Batch.read(handle.layout, self.memory(handle))
+        memory = self._segment(handle)
+        block = (handle.owner, handle.offset, handle.generation)
+        found = self._viewed.get(block)
+        base = None if found is None else found()
+        if base is None:
+            base = np.frombuffer(memory, np.uint8, handle.nbytes, handle.offset + ALIGN)
+            self._viewed[block] = weakref.ref(base)
+            if len(self._viewed) > self._sweep_at:
+                self._sweep()
+        return Batch.read(handle.layout, base.data)
+
+    def views(self, block: Block) -> bool:
+        """Whether a view of the block is left that `open` gave."""
+        found = self._viewed.get(block)
+        return found is not None and found() is not None
+
+    def _sweep(self) -> None:
+        self._viewed = {block: ref for block, ref in self._viewed.items() if ref() is not None}
+        self._sweep_at = len(self._viewed) * 2 + MOST_DEAD
 
     def memory(self, handle: Handle) -> memoryview:
-        """The block's bytes, read-only; raises what `open` does."""
+        """The block's bytes, read-only, without account of who looks; raises what `open` does."""
+        start = handle.offset + ALIGN
+        return self._segment(handle)[start : start + handle.nbytes]
+
+    def _segment(self, handle: Handle) -> memoryview:
+        """The memory that the block is in, in which it lives."""
         key = (handle.pid, handle.fd)
         if key in self._maps and not is_live(self._maps[key], handle):
             del self._maps[key]  # perhaps another process by now that got the same pid
@@ -40,8 +86,7 @@ class Reader:
         memory = self._maps[key]
         if not is_live(memory, handle):
             raise StaleHandle(f"{named(handle)}: the block was freed")
-        start = handle.offset + ALIGN
-        return memory[start : start + handle.nbytes]
+        return memory
 
     def _keep(self, owner: str, key: tuple[int, int]) -> None:
         worker, incarnation = process_of(owner)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from flowgraph.ir.types import Field, RecordType
-from flowgraph.runtime.cells import Cells, counted
+from flowgraph.runtime.cells import Cells, counted, oddity
 from flowgraph.runtime.column import STORAGE, Column, Int64s, Values, bounds_of
 from flowgraph.runtime.failures import RecordMismatch
 
@@ -43,7 +43,7 @@ def _cells(field: Field, rows: Sequence[Any]) -> list[Any]:
     return [None if isinstance(row, Mapping) else getattr(row, name, None) for row in rows]
 
 
-def _column(field: Field, rows: Sequence[Any]) -> Column:
+def _column(field: Field, rows: Sequence[Any]) -> Column | Cells:
     if not rows:
         return Column.empty(field)
     if field.dtype == "str" and len(field.ragged) != len(field.dims):
@@ -69,8 +69,13 @@ def _column(field: Field, rows: Sequence[Any]) -> Column:
                 str(problem), field=field.name, row=index, sample=_sample(row)
             ) from problem.__cause__
     offsets = tuple(bounds_of(np.array(level, np.int64)) for level in sizes)
-    values = _joined(field, flat, shape)
-    return Column(field.dtype, values, offsets)
+    filled = [values for values in flat if values.shape[0]]
+    if field.dtype == "str":
+        return Column(field.dtype, np.concatenate(filled or [np.empty(0, np.uint8)]), offsets)
+    if shape is None:  # no row told how long a symbol is
+        shape = Column.empty(field).shape[1:]
+    total = int(offsets[-1][-1]) if offsets else len(rows)
+    return Cells(field=field, cells=filled, offsets=offsets, shape=(total, *shape))
 
 
 def _plain_numbers(field: Field, rows: Sequence[Any]) -> Values | None:
@@ -83,14 +88,6 @@ def _plain_numbers(field: Field, rows: Sequence[Any]) -> Values | None:
         return _cast(field.dtype, np.array(cells))
     except (_Mismatch, OverflowError):
         return None
-
-
-def _joined(field: Field, flat: list[Values], shape: tuple[int, ...] | None) -> Values:
-    filled = [values for values in flat if values.shape[0]]
-    if filled:
-        return np.concatenate(filled)
-    unknown = Column.empty(field).values
-    return unknown if shape is None else unknown.reshape((0, *shape))
 
 
 def _cell(row: Any, name: str) -> Any:
@@ -147,6 +144,8 @@ def _leaf(field: Field, leaf: Any) -> Values:
     try:
         values = np.asarray(_float_of(leaf))
     except (ValueError, TypeError, RuntimeError) as problem:  # the last: it needs a gradient
+        if hasattr(leaf, "requires_grad") and (odd := oddity(leaf)) is not None:
+            raise _Mismatch(f"expects an array, got {odd}") from problem
         raise _Mismatch(f"expects an array, got {_short(leaf)} ({problem})") from problem
     fixed = field.dims[len(field.ragged) :]
     if ragged and values.size == 0 and values.ndim == 1 and fixed:

@@ -22,6 +22,7 @@ from flowgraph.runtime.checkpoint import commit
 from flowgraph.runtime.failures import CannotWrite
 from flowgraph.runtime.hangs import Hangs
 from flowgraph.runtime.heartbeats import period
+from flowgraph.runtime.last_words import LastWords
 from flowgraph.runtime.launch.local import Exit, LocalLauncher
 from flowgraph.runtime.launch.ports import Ports, open_ports
 from flowgraph.runtime.logbook import Logbook
@@ -135,6 +136,7 @@ class Shell:
         self._started = dict.fromkeys(self._state.workers, 0.0)  # when, by worker
         self._log = Logbook(directory.journal)
         self._hangs = Hangs(self._state.workers, options)
+        self._last_words = LastWords({name: directory.log(name) for name in self._state.workers})
 
     def run(self) -> RunResult:
         poller = zmq.Poller()
@@ -152,11 +154,12 @@ class Shell:
             while self._result is None:
                 poller.poll(POLL_MS)
                 self._turn()
+            finished = self._finished(self._result)
             self._launcher.close(STOP_S)
         finally:
             self._board.close()
             self._log.last(self._state, self._now(), self._signs)
-        return self._finished(self._result)
+        return finished
 
     def _turn(self) -> None:
         if self._stop[0]:
@@ -172,6 +175,7 @@ class Shell:
         """Tell the orchestrator of processes that ended without having been stopped."""
         for ended in exits:
             how = self._hangs.how(ended.worker, ended.how)
+            trace, at = self._last_words.of(ended.worker)
             if not self._state.workers[ended.worker].stopped and self._result is None:
                 log = self._directory.log(ended.worker)
                 death = WorkerDied(
@@ -179,6 +183,9 @@ class Shell:
                     incarnation=ended.incarnation,
                     how=how,
                     log=log,
+                    death=ended.death,
+                    trace=trace,
+                    at=at,
                 )
                 self._feed(death)
 
@@ -261,6 +268,7 @@ class Shell:
                 self._tell(action.progress)
             case Commit():
                 folder = checkpoint_folder(str(self._directory.path), action.step)
+                self._directory.journal.flush()  # whatever led to a checkpoint is told on disk
                 try:
                     commit(Path(folder), action.data)
                 except OSError as error:

@@ -36,6 +36,7 @@ class Silence:
         Time counts only while a worker holds work, and while somebody asks: what passes while the
         run itself is stopped (Ctrl-Z) is held against nobody. A stage worker whose calls an engine
         still answers, or will once it is there, waits for that engine: its silence is not its own.
+        Nor is that of one that waits for room: the core ends a run in which nobody makes any.
         """
         deaf = now - self._asked
         self._asked = now
@@ -46,6 +47,7 @@ class Silence:
         late = []
         for worker in state.workers.values():
             waits = worker.group.kind == "stage" and engines_busy
+            waits = waits or (worker.name in state.full and not worker.recalled)
             if waits or not _expected(state, worker):
                 self._since[worker.name] = now
             silent = now - self._since.setdefault(worker.name, now)
@@ -62,4 +64,4 @@ def _expected(state: State, worker: Worker) -> bool:
         return False
     barrier = bool(state.steps) and worker.name in state.steps[0].waiting_for
     saving = any(worker.name in waiting for waiting in state.saving.values())
-    return bool(worker.items or worker.inflight or barrier or saving)
+    return bool(worker.items or worker.inflight or barrier or saving or worker.recalled)

@@ -4,9 +4,10 @@
 
 The owner of the segment takes a place, copies the bytes in, and makes them readable; the
 orchestrator counts who will read them (`orchestrator/blocks.py`) and tells the owner when the last
-reader is done. A writer that is lost leaves RESERVED and FILLED places behind, which nobody was
-told of and which go with its segment; READY and LEASED ones stay readable until their readers are
-done.
+reader is done, and nothing looks at them any more (`worker/leases.py`). To the owner a leased place
+is READY: it only has to leave it alone. A writer that is lost leaves RESERVED and FILLED places
+behind, which nobody was told of and which go with its segment; READY and LEASED ones stay readable
+until their readers are done.
 """
 
 import enum
@@ -18,7 +19,8 @@ from flowgraph.ir.errors import InternalError
 
 class Slot(enum.Enum):
     """FILLED: the bytes are there. READY: whoever has the handle may read them. LEASED: somebody
-    will; only the orchestrator knows."""
+    will, or looks at them; only the orchestrator knows.
+    """
 
     FREE = "free"
     RESERVED = "reserved"

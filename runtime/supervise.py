@@ -5,30 +5,42 @@ or shared memory of the run is left.
 """
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.checkpoint import latest
+from flowgraph.runtime.checkpoint import latest, sweep
 from flowgraph.runtime.garbage import seldom_collected
 from flowgraph.runtime.launch.local import LocalLauncher
 from flowgraph.runtime.options import RunOptions
-from flowgraph.runtime.progress import Observer, Progress, PutAside, Restarted, RunResult
+from flowgraph.runtime.progress import (
+    Observer,
+    PassedOver,
+    Progress,
+    PutAside,
+    Restarted,
+    RunResult,
+)
 from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.scratch import scratch_folder
 from flowgraph.runtime.shell import RunAborted, RunInterrupted, Shell
 from flowgraph.runtime.transport.refusals import Refusals
 
+Launch = Callable[[], LocalLauncher]
 
-def run_plan(plan: Plan, options: RunOptions, observe: Observer) -> RunResult:
-    """Run the plan's processes to the end.
+
+def run_plan(
+    plan: Plan, options: RunOptions, observe: Observer, launch: Launch = LocalLauncher
+) -> RunResult:
+    """Run the plan's processes to the end. launch: makes what starts them, once.
 
     Raises RunAborted, RunInterrupted, or ConfigurationError for a run directory that exists.
     """
     with _interruptible() as stop, seldom_collected():
-        return _supervised(plan, options, observe, RunDirectory.create(options, plan), stop)
+        directory = RunDirectory.create(options, plan)
+        return _supervised(plan, options, observe, directory, stop, launch)
 
 
 def resume_run(run_dir: str, observe: Observer, plan: Plan | None = None) -> RunResult:
@@ -47,7 +59,9 @@ def resume_run(run_dir: str, observe: Observer, plan: Plan | None = None) -> Run
         directory.replace_plan(plan)
     directory.outcome("running")
     with _interruptible() as stop, seldom_collected():
-        return _supervised(directory.plan, directory.options, observe, directory, stop)
+        return _supervised(
+            directory.plan, directory.options, observe, directory, stop, LocalLauncher
+        )
 
 
 def _supervised(
@@ -56,48 +70,66 @@ def _supervised(
     observe: Observer,
     directory: RunDirectory,
     stop: list[bool],
+    launch: Launch,
 ) -> RunResult:
     """Attempts until one ends the run: who cannot be replaced alone is, from the last checkpoint.
 
-    Restarts of both kinds count: an attempt tells of those that it made itself.
+    Restarts of both kinds count: an attempt tells of those that it made itself. One that ends by
+    putting a sample aside gives back those that it spent: the sample may have killed many.
     """
     refused = Refusals()
-    restarts = 0
+    restarts = spent = 0  # made, and held against the options' limit
     cause = ""
 
     def watch(progress: Progress) -> None:
-        nonlocal restarts
+        nonlocal restarts, spent
         if isinstance(progress, Restarted):
-            restarts = progress.restart
+            restarts, spent = restarts + 1, progress.restart
         observe(progress)
 
     try:
-        while True:
-            checkpoint = latest(directory.checkpoints)
-            directory.journal.attempt(directory.rewind(checkpoint), cause)
-            try:
-                result = _attempt(
-                    plan, options, watch, directory, refused, checkpoint, stop, restarts
-                )
-            except RunAborted as error:
-                if _put_aside(error, directory, observe):
+        with ExitStack() as stack:
+            launcher: LocalLauncher | None = None
+            while True:
+                checkpoint, damaged = _newest(directory, observe)
+                directory.journal.attempt(directory.rewind(checkpoint), cause or damaged)
+                launcher = launcher or stack.enter_context(launch())
+                try:
+                    before = spent
+                    result = _attempt(
+                        plan, options, watch, directory, refused, checkpoint, stop, spent, launcher
+                    )
+                except RunAborted as error:
+                    if _put_aside(error, directory, observe):
+                        cause, spent = error.what, before
+                        continue
+                    if not error.lost or spent >= options.restarts:
+                        raise
+                    restarts, spent = restarts + 1, spent + 1
                     cause = error.what
-                    continue
-                if not error.lost or restarts >= options.restarts:
-                    raise
-                restarts += 1
-                cause = error.what
-                directory.journal.restart(0.0, "run", cause)
-                observe(Restarted(cause=error.what, restart=restarts, of=options.restarts))
-            else:
-                directory.finished(result, refused=refused.to_plain(), restarts=restarts)
-                return result
+                    directory.journal.restart(0.0, "run", cause)
+                    observe(Restarted(cause=error.what, restart=spent, of=options.restarts))
+                else:
+                    directory.finished(result, refused=refused.to_plain(), restarts=restarts)
+                    return result
     except BaseException as error:
         state = "interrupted" if isinstance(error, RunInterrupted) else "failed"
         directory.ended_early(error, state, refused=refused.to_plain(), restarts=restarts)
         raise
     finally:
         directory.close()
+
+
+def _newest(directory: RunDirectory, observe: Observer) -> tuple[Path | None, str]:
+    """The checkpoint to go on from, and what is wrong with those that were passed over."""
+    damaged: list[str] = []
+
+    def tell(checkpoint: str, problem: str) -> None:
+        damaged.append(f"checkpoint {checkpoint} is damaged: {problem}")
+        observe(PassedOver(checkpoint=checkpoint, problem=problem))
+
+    sweep(directory.checkpoints)
+    return latest(directory.checkpoints, tell), "; ".join(damaged)
 
 
 def _put_aside(error: RunAborted, directory: RunDirectory, observe: Observer) -> bool:
@@ -130,8 +162,10 @@ def _attempt(
     checkpoint: Path | None,
     stop: list[bool],
     restarts: int,
+    launcher: LocalLauncher,
 ) -> RunResult:
-    with scratch_folder() as scratch, LocalLauncher() as launcher:
+    """With new workers of a launcher that stays; whoever is left of them is gone when this ends."""
+    with scratch_folder() as scratch, _emptied(launcher):
         return Shell(
             plan,
             options,
@@ -144,6 +178,19 @@ def _attempt(
             stop,
             restarts,
         ).run()
+
+
+@contextmanager
+def _emptied(launcher: LocalLauncher) -> Iterator[None]:
+    """Where an attempt is aborted another may follow it; after any other end none does."""
+    try:
+        yield
+    except RunAborted:
+        launcher.clear()
+        raise
+    except BaseException:
+        launcher.close()
+        raise
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Pure functions of the plan, shared by the orchestrator and the reference executo
 kept, since a run asks the same questions at every event.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from flowgraph.ir.graph import Module, Stage
 from flowgraph.ir.plan import Plan, Task, WorkerGroup
+from flowgraph.runtime.cut import Cut
+from flowgraph.runtime.reads import columns_read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -141,6 +143,11 @@ class Topology:
         return tuple(s for s in task.outputs if any(s in reader.inputs for reader in readers))
 
     @_kept
+    def columns(self, stream: str) -> tuple[str, ...]:
+        """Columns of the stream that are kept and sent: those that some task can read."""
+        return columns_read(self.plan, stream)
+
+    @_kept
     def unit_samples(self, exact: bool) -> int:
         """Source samples a unit."""
         return self.plan.schedule.chunk if exact else self.plan.schedule.unit
@@ -171,24 +178,27 @@ class Topology:
         return task.name, name
 
 
-def split_units(samples: tuple[int, ...], unit: int) -> tuple[tuple[int, ...], ...]:
+def split_units(samples: Sequence[int], unit: int) -> tuple[tuple[int, ...], ...]:
     """Contiguous units of a membership; the last may be smaller."""
-    return tuple(samples[i : i + unit] for i in range(0, len(samples), unit))
+    return tuple(tuple(samples[i : i + unit]) for i in range(0, len(samples), unit))
 
 
-Units = tuple[tuple[int, ...], ...]
+Units = Sequence[tuple[int, ...]]
 
 
-def divide(samples: tuple[int, ...], unit: int, updates: int) -> tuple[Units, tuple[range, ...]]:
+def divide(samples: Sequence[int], unit: int, updates: int) -> tuple[Units, tuple[range, ...]]:
     """A membership as units, and the runs of units that make one optimizer update each.
 
     Parts are contiguous and nearly equal in samples; no unit crosses from one to the next.
     """
     edges = [len(samples) * part // updates for part in range(updates + 1)]
+    counts = [-(-(b - a) // unit) for a, b in pairwise(edges)]
+    marks = [sum(counts[:part]) for part in range(updates + 1)]
+    parts = tuple(range(a, b) for a, b in pairwise(marks))
+    if not any(edge % unit for edge in edges[:-1]):
+        return Cut(samples, unit), parts
     divided = [split_units(samples[a:b], unit) for a, b in pairwise(edges)]
-    marks = [sum(map(len, divided[:part])) for part in range(updates + 1)]
-    units = tuple(unit for units in divided for unit in units)
-    return units, tuple(range(a, b) for a, b in pairwise(marks))
+    return tuple(unit for units in divided for unit in units), parts
 
 
 def evaluation_due(stage: Stage, step: int, total: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from benchmarks.transport import host, memory, request, wire
+from benchmarks.transport import host, memory, overlap, request, wire
 from benchmarks.transport.rig import ROOT, load, ratio
 
 
@@ -37,6 +37,7 @@ def main(rounds: int, peers: str) -> None:
         line("put + get, dense 18 MiB", ms["dense"], theirs["dense"], 0, ">= 20")
         line("get alone by Ray's", found.get_alone * 1e3, peer["ray_get"] * 1e3, 0, ">= 1")
     wires()
+    overlaps(rounds)
     quick = request.measure(20, 200)
     for at, name, asked in ((0, "p50", "<= 1.5"), (1, "p99", "<= 3")):
         ours, plain = quick["ours"][at] * 1e3, quick["pyzmq"][at] * 1e3
@@ -75,6 +76,17 @@ def wires() -> None:
             f"| 72 MiB, {ours} by pyzmq, {theirs} | {best[ours]} | {best[theirs]} "
             f"| {found:.2f} | {asked} |"
         )
+
+
+def overlaps(rounds: int) -> None:
+    """Another node's items, worked on while the next is fetched, beside one after the other."""
+    for name, trusted in (("trusted", True), ("CURVE", False)):
+        taken = overlap.measure(rounds, trusted)
+        ms = {what: median(times) * 1e3 for what, times in taken.items()}
+        what = f"{overlap.ITEMS} items of 8 MiB of another node, {name}, fetched while worked on"
+        line(what, ms["overlapped"], ms["apart"], ratio(taken, "overlapped", "apart"), "")
+        least = max(ms["fetching"], ms["working"])
+        line("the same, by the slower of its parts alone", ms["overlapped"], least, 0, "")
 
 
 def line(what: str, ours: float, beside: float, found: float, asked: str) -> None:

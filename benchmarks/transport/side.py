@@ -3,8 +3,9 @@
 pool: opens each handle it is sent, and answers. echo: answers each frame with itself. link: answers
 messages of ours with messages of ours. blob NBYTES FRAME [KEYS]: sends NBYTES in frames of FRAME
 bytes for each request, plainly. produce ITEMS NBYTES BUDGET: puts items as fast as there is room,
-and frees a block for each line of standard input. serve KEYS TRUSTED: our block server; first
-prints its endpoint and a handle.
+and frees a block for each line of standard input. serve NBYTES KEYS TRUSTED: our block server;
+first prints its endpoint and a handle. porter ITEMS NBYTES KEYS TRUSTED: the same with several
+blocks, whose bytes are their numbers: prints its endpoint, and then their handles.
 """
 
 import sys
@@ -106,6 +107,23 @@ def serve(nbytes: str, keys: str, trusted: str) -> None:
     server.serve(lambda: False)
 
 
+def porter(items: str, nbytes: str, keys: str, trusted: str) -> None:
+    segment = Segment("host-1", int(items) * (int(nbytes) + (1 << 12)))
+    handles = []
+    for number in range(int(items)):
+        handle = segment.try_write(
+            Batch(1, {"x": Column("uint8", np.full((1, int(nbytes)), number, np.uint8))})
+        )
+        assert handle is not None
+        handles.append(handle)
+    ring = Keyring.read(Path(keys))
+    blocks = PoolBlocks(Reader())
+    server = BlockServer(blocks, "tcp://127.0.0.1:*", ring, trusted=trusted == "trusted")
+    print(server.endpoint, flush=True)
+    print(*(msgpack.packb(handle.to_plain()).hex() for handle in handles), flush=True)
+    server.serve(lambda: False)
+
+
 if __name__ == "__main__":
     roles: dict[str, Callable[..., None]] = {
         "pool": pool,
@@ -114,5 +132,6 @@ if __name__ == "__main__":
         "blob": blob,
         "produce": produce,
         "serve": serve,
+        "porter": porter,
     }
     roles[sys.argv[1]](*sys.argv[2:])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flowgraph.ir.errors import ConfigurationError
-from flowgraph.report.headline import duration
+from flowgraph.report.headline import budgets, duration
 
 QUIET_S = 1.0
 """Shorter waits are how a run breathes, and are not worth a duration."""
@@ -63,6 +63,7 @@ def told(standing: Mapping[str, Any], now: float) -> str:
         workers = standing.get("workers", ())
         width = max((len(worker["name"]) for worker in workers), default=0)
         lines += [f"  {worker['name']:<{width}}  {_worker(worker, at)}" for worker in workers]
+        lines += _budgets(standing)
         streams = [_stream(s, at) for s in standing.get("streams", ()) if _begun(s)]
         lines += ["streams, in units:", *streams] if streams else []
     if standing["resume"]:
@@ -96,10 +97,40 @@ def _worker(worker: Mapping[str, Any], now: float) -> str:
         words.append(f"for {worker['waits_for']}{whom}")
     if now - worker["since"] >= QUIET_S and worker["state"] != "ended":
         words.append(f"for {duration(now - worker['since'])}")
-    line = " ".join(words)
+    line = " ".join(words) + "".join(_pool(worker))
     if worker["no_beat_since"] is not None:
         line += f"; NO SIGN OF LIFE for {duration(now - worker['no_beat_since'])}"
     return line
+
+
+def _budgets(standing: Mapping[str, Any]) -> list[str]:
+    """What each worker may keep; none of a run that was told of by an older version."""
+    if not standing.get("pool_bytes"):
+        return []
+    kept = budgets(standing["pool_bytes"], standing["spill_bytes"])
+    return [f"each worker may keep {kept} of its records"]
+
+
+def _pool(worker: Mapping[str, Any]) -> list[str]:
+    """What of the worker's records is not consumed yet, and what it keeps of others'."""
+    parts = []
+    pool = worker.get("pool")
+    if pool and pool["blocks"]:
+        blocks = f"{pool['blocks']} {'block' if pool['blocks'] == 1 else 'blocks'}"
+        parts.append(f"; pool {_mib(pool['bytes'])} of {_mib(pool['budget'])} MiB in {blocks}")
+    for kept in worker.get("keeps", ()):
+        blocks = f"{kept['blocks']} {'block' if kept['blocks'] == 1 else 'blocks'}"
+        parts.append(
+            f"; {kept['task']} keeps {blocks}, {_mib(kept['bytes'])} MiB, of stream "
+            f"{kept['stream']} after its work was done"
+        )
+    return parts
+
+
+def _mib(nbytes: int) -> str:
+    """Mebibytes, to three digits or the last one."""
+    mib = nbytes / (1 << 20)
+    return f"{mib:,.0f}" if mib >= 100 else f"{mib:.3g}"
 
 
 def _begun(stream: Mapping[str, Any]) -> bool:

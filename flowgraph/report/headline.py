@@ -58,3 +58,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def budgets(pool_bytes: int, spill_bytes: int) -> str:
+    """What records a worker may keep where: `64 MiB in memory and 20 GB on disk`."""
+    mib = pool_bytes / (1 << 20)
+    memory = f"{mib:,.0f}" if mib >= 100 else f"{mib:.3g}"
+    disk = f" and {spill_bytes / 1e9:.3g} GB on disk" if spill_bytes else ""
+    return f"{memory} MiB in memory{disk}"

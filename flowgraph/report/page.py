@@ -10,7 +10,7 @@ from flowgraph.ir.binary import plan_hash
 from flowgraph.ir.plan import Plan
 from flowgraph.report.drawing import draw_graph
 from flowgraph.report.figures import evaluation_charts, figure_charts, machine_charts
-from flowgraph.report.headline import duration, headline, number
+from flowgraph.report.headline import budgets, duration, headline, number
 from flowgraph.report.history import History
 from flowgraph.report.run_story import RunStory
 from flowgraph.report.run_timeline import run_timeline
@@ -61,6 +61,8 @@ def _head(plan: Plan, run: RunStory, began: float) -> str:
         facts.insert(1, ("took", duration(run.result["wall_s"])))
     if "workers" in run.result:
         facts.append(("processes", str(len(run.result["workers"]))))
+    if run.result:
+        facts.append(("records a worker", budgets(plan.pool_bytes, run.spill_bytes)))
     meta = " &nbsp; ".join(f"{escape(name)} <b>{escape(value)}</b>" for name, value in facts)
     error = f'<p class="error">{escape(run.error)}</p>' if run.error else ""
     return (

@@ -19,7 +19,7 @@ class RunStory:
     """state: `finished`, `failed`, `interrupted`, or `running` (or killed before it could tell).
 
     error: why it failed, or "". result: the object of `--json`, or empty. journal: restarts,
-    samples put aside, and what was left out.
+    samples put aside, and what was left out. spill_bytes: that each worker may keep on disk.
     """
 
     path: Path
@@ -28,6 +28,7 @@ class RunStory:
     result: dict[str, Any]
     history: History
     journal: Story
+    spill_bytes: int = 0
 
     def plain(self, plan: Plan) -> dict[str, Any]:
         """The story as the object that `inspect --json` prints."""
@@ -84,6 +85,7 @@ def read_run(folder: Path) -> RunStory:
         state=str(outcome.get("state", "unknown")),
         error=str(outcome.get("error", "")),
         result=_json(folder / "result.json"),
+        spill_bytes=int(_json(folder / "options.json").get("spill_bytes", 0)),
         history=read_history(folder / "metrics.jsonl"),
         # A run that was killed in its first moments has no journal yet.
         journal=read_story(folder) if (folder / JOURNAL).is_file() else Story(),

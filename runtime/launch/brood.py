@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import torch._dynamo  # noqa: F401  a rank's optimizer would, 1.7 s of it: once here, for all ranks
+
 from flowgraph.runtime.pool import new_memory, new_spill
 from flowgraph.runtime.transport.porter import PorterSpec, serve_node
-from flowgraph.runtime.worker.entry import UNREACHABLE, redirect
 from flowgraph.runtime.worker.entry import main as work
-from flowgraph.runtime.worker.spec import WorkerSpec
+from flowgraph.runtime.worker.entry import redirect
+from flowgraph.runtime.worker.spec import UNREACHABLE, WorkerSpec
 
 PR_SET_PDEATHSIG = 1
 
@@ -43,6 +45,8 @@ class Brood:
             self._start(WorkerSpec.from_plain(order["start"]))
         elif "serve" in order:
             self._serve(PorterSpec.from_plain(order["serve"]))
+        elif "clear" in order:
+            self._clear()
         else:
             name, incarnation = order["close"]
             for fd in self._segments.pop((name, incarnation)):
@@ -74,6 +78,15 @@ class Brood:
             os.kill(pid, signal.SIGKILL)
         for pid in pids:
             os.waitpid(pid, 0)
+
+    def _clear(self) -> None:
+        """Nobody is left, nor what they had written; then new ones may come."""
+        self.kill()
+        for fd in [fd for own in self._segments.values() for fd in own]:
+            os.close(fd)
+        for held in (self._workers, self._porters, self._segments):
+            held.clear()
+        tell({"cleared": True})
 
     def _start(self, spec: WorkerSpec) -> None:
         memory = [new_memory(spec.token, spec.pool_bytes)]

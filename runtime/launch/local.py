@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from flowgraph.ir.errors import RunFailed
+from flowgraph.runtime.launch.endings import death_of, sentence
+from flowgraph.runtime.orchestrator.events import Death
 from flowgraph.runtime.transport.porter import PorterSpec
-from flowgraph.runtime.worker.spec import ORPHANED, WorkerSpec
+from flowgraph.runtime.worker.spec import WorkerSpec
 
 SERVE_S = 60.0
 """How long porters may take to listen; until then torch is imported."""
-
-UNREACHABLE = 75
-"""As `worker/entry.py` says it, which would import torch here."""
 
 KILL_AFTER_S = 5.0
 """How long workers may take to end by themselves once they were told to."""
@@ -31,16 +30,21 @@ class Exit:
     worker: str
     incarnation: int
     how: str
-    clean: bool
+    death: Death
 
 
 class LocalLauncher:
     """Starts workers, tells who ended, and leaves nobody behind.
 
     Use as a context manager: on leaving, every process that is still there is killed and reaped.
+    Between two attempts at a run `clear` ends all workers, and the process that has imported torch
+    stays.
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         environment = dict(os.environ)
         environment["PYTHONSAFEPATH"] = "1"  # a folder `kernels/` must not shadow a package
         environment["OMP_NUM_THREADS"] = "1"
@@ -60,6 +64,7 @@ class LocalLauncher:
         self.pids: dict[str, int] = {}
         self.porters: dict[str, str] = {}  # endpoints, by name
         self._alive: set[str] = set()
+        self._clearing = False
 
     @property
     def zygote_pid(self) -> int:
@@ -98,6 +103,27 @@ class LocalLauncher:
         """Let go of a lost process's memory; who has mapped it keeps it."""
         self._ask({"close": [worker, incarnation]})
 
+    def clear(self) -> None:
+        """Kill and forget everybody, with what they had in memory.
+
+        A process that starts workers and does not do it, or is gone, is replaced.
+        """
+        self._clearing = True
+        until = time.monotonic() + KILL_AFTER_S
+        try:
+            self._ask({"clear": True})
+            while self._clearing:
+                left = until - time.monotonic()
+                if self._zygote.poll() is not None:
+                    raise self._zygote_lost()
+                if left <= 0:
+                    raise RunFailed("the process that starts workers hangs")
+                _readable(self._out.fileno(), left)
+                self.poll()
+        except RunFailed:
+            self._end()
+            self._begin()
+
     def _ask(self, order: Mapping[str, object]) -> None:
         try:
             self._in.write(json.dumps(order).encode() + b"\n")
@@ -107,7 +133,7 @@ class LocalLauncher:
     def _zygote_lost(self) -> RunFailed:
         status = self._zygote.wait()
         return RunFailed(
-            f"the process that starts workers {_sentence(status)}",
+            f"the process that starts workers {sentence(status)}",
             hint="look above for its error; is memory short?",
         )
 
@@ -137,10 +163,13 @@ class LocalLauncher:
                 ended = Exit(
                     worker=told["ended"],
                     incarnation=told["incarnation"],
-                    how=_sentence(code),
-                    clean=code == 0,
+                    how=sentence(code),
+                    death=death_of(code),
                 )
                 exits.append(ended)
+            elif "cleared" in told:
+                self.pids, self.porters, self._alive = {}, {}, set()
+                self._clearing = False
         return exits
 
     def __enter__(self) -> "LocalLauncher":
@@ -151,6 +180,10 @@ class LocalLauncher:
 
     def close(self, grace_s: float = 0.0) -> None:
         """End everything: workers get `grace_s` seconds to end by themselves, then are killed."""
+        self._let_end(grace_s)
+        self._end()
+
+    def _let_end(self, grace_s: float) -> None:
         until = time.monotonic() + grace_s
         while self._alive and time.monotonic() < until:
             try:
@@ -159,6 +192,8 @@ class LocalLauncher:
                 break
             if self._alive:
                 _readable(self._out.fileno(), until - time.monotonic())
+
+    def _end(self) -> None:
         if not self._in.closed:
             self._in.close()  # the zygote kills and reaps what is left
         try:
@@ -171,13 +206,3 @@ class LocalLauncher:
 
 def _readable(fd: int, timeout_s: float) -> None:
     select.select([fd], [], [], max(0.0, timeout_s))
-
-
-def _sentence(code: int) -> str:
-    if code < 0:
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    if code == UNREACHABLE:
-        return f"could not read a block of another node (exit status {code})"
-    if code == ORPHANED:
-        return "ended, since a process is gone whose records it was to read"
-    return f"exited with status {code}"

@@ -2,9 +2,10 @@
 milliseconds, and it outlives none of them.
 
 Speaks JSON lines. In: `{"start": spec}`, fork a worker; `{"close": [name, incarnation]}`, let go of
-a lost worker's memory; `{"serve": spec}`, fork a node's porter. Out: `{"started": name, "pid":
-...}`; `{"ended": name, "incarnation": number, "status": wait status}`; `{"serving": name, "pid":
-..., "endpoint": ...}`, or its `"error"`. When its input ends (its parent is gone, however it died),
+a lost worker's memory; `{"serve": spec}`, fork a node's porter; `{"clear": true}`, kill and forget
+all of them. Out: `{"started": name, "pid": ...}`; `{"ended": name, "incarnation": number, "status":
+wait status}`; `{"serving": name, "pid": ..., "endpoint": ...}`, or its `"error"`; `{"cleared":
+true}`. When its input ends (its parent is gone, however it died),
 it kills all of them; when it is killed itself, the kernel kills them (`PR_SET_PDEATHSIG`).
 Guarantee: no worker outlives the process that started the run.
 """

@@ -35,7 +35,7 @@ def retain(state: State, handle: PlainHandle, readers: int) -> list[Action]:
 
 def release(state: State, handles: Iterable[PlainHandle]) -> list[Action]:
     """One reader of each handle is done."""
-    dead: dict[str, list[BlockId]] = {}
+    dead: list[BlockId] = []
     references = state.references
     for handle in handles:
         key = (handle[OWNER], handle[OFFSET], handle[GENERATION])
@@ -46,8 +46,13 @@ def release(state: State, handles: Iterable[PlainHandle]) -> list[Action]:
             references[key] = left
         else:
             del references[key]
-            dead.setdefault(key[0], []).append(key)
-    return [action for keys in dead.values() for action in _free(state, keys)]
+            dead.append(key)
+    if len(dead) < 2:
+        return _free(state, dead) if dead else []
+    of: dict[str, list[BlockId]] = {}
+    for key in dead:
+        of.setdefault(key[0], []).append(key)
+    return [action for keys in of.values() for action in _free(state, keys)]
 
 
 def retire(state: State, worker: Worker) -> list[Action]:
@@ -66,7 +71,10 @@ def _free(state: State, keys: list[BlockId]) -> list[Action]:
     token = keys[0][0]
     alive = state.living.get(token)
     if alive is not None:
-        return [Send(worker=alive, message=Free(blocks=tuple((key[1], key[2]) for key in keys)))]
+        state.workers[alive].frees += 1
+        if state.full:
+            state.full.pop(alive, None)
+        return [Send(worker=alive, message=Free(blocks=tuple([key[1:] for key in keys])))]
     left = state.retired.get(token, 0) - len(keys)
     if left < 0:
         raise InternalError(f"blocks of '{token}' are freed, which has none")

@@ -11,7 +11,8 @@ import msgpack
 from flowgraph.ir.errors import ConfigurationError
 from flowgraph.runtime.messages import Save, Saved
 from flowgraph.runtime.orchestrator.events import Action, Commit, Refuse, Send
-from flowgraph.runtime.orchestrator.state import Record, State, Step, Worker
+from flowgraph.runtime.orchestrator.records import Record
+from flowgraph.runtime.orchestrator.state import State, Step, Worker
 
 VERSION = 1
 

@@ -5,14 +5,17 @@ was asked for is refused, and changes nothing.
 """
 
 import math
+from array import array
 from collections.abc import Iterable
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.runtime.messages import Backward, BackwardDone, Done, PlainHandle, Sums
 from flowgraph.runtime.orchestrator.blocks import OWNER, release, retain
 from flowgraph.runtime.orchestrator.events import Action, Refuse, Send
+from flowgraph.runtime.orchestrator.held import hold, is_foreign
 from flowgraph.runtime.orchestrator.membership import GATE, gate_done
 from flowgraph.runtime.orchestrator.state import Item, State, Step, Worker
+from flowgraph.runtime.orchestrator.suspects import acquit
 from flowgraph.runtime.orchestrator.units import finish
 
 
@@ -33,12 +36,18 @@ def done(state: State, message: Done) -> list[Action]:
     if message.item not in worker.items:
         return [Refuse("out of turn", f"{worker.name} is done with what it does not hold")]
     item = state.items[message.item]
+    if worker.trial is not None and worker.trial.probing:
+        return _probed(state, worker, item, message)
     wrong = _misfit(state, worker, item, message)
     if wrong:
         return [Refuse("misfit", f"item {item.id} of {worker.name}: {wrong}")]
     worker.busy_s += message.busy_s
     worker.items.discard(item.id)
     worker.inflight -= item.weight if item.route.host else 1
+    if worker.trial is not None:
+        acquit(state, worker)
+    if state.full:
+        state.full.pop(worker.name, None)
     state.rosters[worker.group.name].offer(worker)
     if item.order == GATE:
         del state.items[item.id]
@@ -46,6 +55,21 @@ def done(state: State, message: Done) -> list[Action]:
         return gate_done(state, item, message)
     state.done = item
     return _done_in_step(state, worker, item, message)
+
+
+def _probed(state: State, worker: Worker, item: Item, message: Done) -> list[Action]:
+    """A sample that was tried alone got through; nothing that it gave is wanted."""
+    if message.outputs or is_foreign(message.held, item.reads):
+        what = f"item {item.id} of {worker.name}: outputs of a sample that was only tried"
+        return [Refuse("misfit", what)]
+    if message.held:
+        hold(state, worker, item, step_of(state, item), item.reads, message.held)
+    worker.busy_s += message.busy_s
+    worker.items.discard(item.id)
+    worker.inflight -= item.weight
+    del state.items[item.id]
+    acquit(state, worker)
+    return []
 
 
 def _done_in_step(state: State, worker: Worker, item: Item, message: Done) -> list[Action]:
@@ -56,24 +80,36 @@ def _done_in_step(state: State, worker: Worker, item: Item, message: Done) -> li
     actions = _take_outputs(state, found, item, message)
     finish(found, route, item.units)
     if route.trains:
-        _take_gradient(found, item, worker, message)
+        _take_gradient(state, found, item, worker, message)
     if route.keeps:
         item.awaiting = set(item.units)
         found.awaited.setdefault(item.task, {}).update(dict.fromkeys(item.units, item))
         found.backward.add(item.id)
         return actions
     del state.items[item.id]
+    if message.held:
+        hold(state, worker, item, found, item.reads, message.held)
     if item.reads:
+        _read(found, item)
         actions += release(state, item.reads)
     return actions
+
+
+def _read(found: Step, item: Item) -> None:
+    """The task is done with its inputs: who reads a block last lets it be forgotten."""
+    for stream in item.route.task.inputs:
+        unread, blocks = found.unread[stream], found.blocks[stream]
+        for unit in item.units:
+            unread[unit] -= 1
+            if not unread[unit]:
+                blocks[unit] = ()
 
 
 def _misfit(state: State, worker: Worker, item: Item, message: Done) -> str:
     """What about the message cannot be an answer to the item; empty when it fits."""
     route, count, given = item.route, len(item.units), message.outputs
-    more = len(given) - len(route.outputs)
     # Nearly all name them in the plan's order, and comparing tuples is quickest.
-    usual = tuple(given) == route.outputs and len(route.owed) == len(given)
+    usual = tuple(given) == route.outputs and not route.owes
     if not usual and not route.owed <= given.keys() <= route.known:
         return f"streams {sorted(given)} in place of {sorted(route.owed)}"
     if tuple(message.sizes) != route.outputs and message.sizes.keys() != route.wanted:
@@ -89,10 +125,12 @@ def _misfit(state: State, worker: Worker, item: Item, message: Done) -> str:
         if len(sizes) != count or min(sizes) < 0:
             return "sizes that are not one for each unit"
     if route.trains:
-        if len(message.weights) != count or not all(map(_is_weight, message.weights)):
+        if len(message.weights) != count or not _are_weights(message.weights):
             return "weights that are not one for each unit"
-        if more and _unawaited(state, item, given.keys() - route.wanted):
+        if not usual and _unawaited(state, item, given.keys() - route.wanted):
             return "a gradient that nobody waits for"
+    if message.held and (route.keeps or is_foreign(message.held, item.reads)):
+        return "blocks held that it was not given, or has not done with"
     if message.kept or message.dropped:
         return _foreign(state, item, message)
     return _unknown_agents(state, message) if message.metrics else ""
@@ -111,8 +149,9 @@ def _foreign(state: State, item: Item, message: Done) -> str:
     return _unknown_agents(state, message)
 
 
-def _is_weight(weight: float) -> bool:
-    return 0.0 <= weight < math.inf
+def _are_weights(weights: tuple[float, ...]) -> bool:
+    """Whether none is negative, infinite, or no number: the sum shows the last two."""
+    return min(weights) >= 0.0 and sum(weights) < math.inf
 
 
 def _unknown_agents(state: State, message: Done) -> str:
@@ -139,21 +178,23 @@ def _take_outputs(state: State, found: Step, item: Item, message: Done) -> list[
             continue
         blocks, sizes = found.blocks[stream], found.sizes[stream]
         for unit, handle, size in zip(units, handles, message.sizes[stream], strict=True):
-            blocks[unit] = (handle,)
             sizes[unit] = size
+            if readers:
+                blocks[unit] = (handle,)
             actions += retain(state, handle, readers)
     return actions
 
 
-def _take_gradient(found: Step, item: Item, worker: Worker, message: Done) -> None:
+def _take_gradient(state: State, found: Step, item: Item, worker: Worker, message: Done) -> None:
     """The rank has added the item's gradient to its own part of the step's."""
     weights = found.weights.get(item.task)
     if weights is None:
-        weights = found.weights[item.task] = [0.0] * len(found.units)
+        weights = found.weights[item.task] = array("d", [0.0]) * len(found.units)
     for unit, weight in zip(item.units, message.weights, strict=True):
         weights[unit] = weight
     found.tokens += message.tokens
-    _own(found, item, worker)
+    if state.exact:
+        _own(found, item, worker)
 
 
 def _own(found: Step, item: Item, worker: Worker) -> None:
@@ -190,28 +231,35 @@ def backward_done(state: State, event: BackwardDone) -> list[Action]:
     item = state.items.get(event.item)
     if item is None or item.worker != worker.name or item.id in worker.items or item.awaiting:
         return [Refuse("out of turn", f"a backward of {worker.name} that it was not asked for")]
+    found = step_of(state, item)
+    reads = (*(found.gradients[item.task][unit] for unit in item.units), *item.reads)
+    if event.held and is_foreign(event.held, reads):
+        return [Refuse("misfit", f"a backward of {worker.name} holds blocks that it was not given")]
     del state.items[event.item]
     worker.busy_s += event.busy_s
-    found = step_of(state, item)
     found.backward.discard(item.id)
-    _own(found, item, worker)
-    gradients = tuple(found.gradients[item.task].pop(unit) for unit in item.units)
-    return release(state, (*gradients, *item.reads))
+    if state.exact:
+        _own(found, item, worker)
+    if event.held:
+        hold(state, worker, item, found, reads, event.held)
+    _read(found, item)
+    for unit in item.units:
+        del found.gradients[item.task][unit]
+    return release(state, reads)
 
 
 def _count(found: Step, item: Item, message: Done) -> None:
     """Conservation, in samples, over the task's own streams and those it hands over."""
-    route, samples = item.route, item.weight
+    samples = item.weight
     dropped = len({sample for sample, _ in message.dropped}) if message.dropped else 0
-    for stream, consumer in route.inner:
-        record = found.record(stream, consumer)
-        record.dropped += dropped
-        record.consumed += samples - dropped
-    for stream, consumer in route.border:
-        found.record(stream, consumer).consumed += samples
-    for stream in message.outputs:
-        for made, consumer in route.handed.get(stream, ()):
-            found.record(made, consumer).admitted += samples
+    channels = found.tasks[item.task].channels[found.part_of[item.units[0]]]
+    for channel in channels.inner:
+        channel.dropped += dropped
+        channel.consumed += samples - dropped
+    for channel in channels.reads:
+        channel.consumed += samples
+    for channel in channels.hands:
+        channel.admitted += samples
 
 
 def _add_metrics(state: State, found: Step, item: Item, metrics: Sums) -> None:

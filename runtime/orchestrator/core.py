@@ -10,11 +10,14 @@ from flowgraph.runtime.messages import (
     BackwardDone,
     Done,
     Failed,
+    Fetching,
+    Full,
     Generated,
     Issued,
     Loaded,
     Message,
     Ready,
+    Released,
     Saved,
     Stopped,
     Updated,
@@ -32,25 +35,46 @@ from flowgraph.runtime.orchestrator.events import (
     Started,
     WorkerDied,
 )
+from flowgraph.runtime.orchestrator.held import released
 from flowgraph.runtime.orchestrator.presence import ready, stop, stopped
+from flowgraph.runtime.orchestrator.room import full, make_room
 from flowgraph.runtime.orchestrator.state import RunPhase, State
+from flowgraph.runtime.orchestrator.trials import try_suspects
 from flowgraph.runtime.orchestrator.updates import loaded, move_on, updated
 
-QUIET = frozenset({Done, BackwardDone, Issued, Generated, Updated, Loaded, Saved})
+QUIET = frozenset(
+    {
+        Done,
+        BackwardDone,
+        Issued,
+        Generated,
+        Updated,
+        Loaded,
+        Saved,
+        Fetching,
+        Full,
+        Released,
+    }
+)
 """After these only what they say themselves can have become possible: see `State.stale`."""
+
+
+RUNNING, ENDED = RunPhase.RUNNING, RunPhase.ENDED  # a name is found faster than an enum's member
 
 
 def step(state: State, event: Event, now: float) -> list[Action]:
     """Take one event into the state and return what follows. now: seconds, monotonic."""
-    if state.phase is RunPhase.ENDED:
+    if state.phase is ENDED:
         return []
     if type(event) in QUIET:
         actions = _message(state, event, now)  # type: ignore[arg-type]  # all of them are
     else:
         state.stale = True
         actions = _take(state, event, now)
-    if state.phase is RunPhase.RUNNING:
+    if state.phase is RUNNING:
         _go_on(state, now, actions)
+        if state.full and state.phase is RUNNING:
+            actions += make_room(state)
     return actions
 
 
@@ -93,6 +117,13 @@ def _message(state: State, event: Message, now: float) -> list[Action]:
             return ready(state, event, now)
         case Stopped():
             return stopped(state, event)
+        case Fetching():
+            worker.fetching, worker.porters = frozenset(event.items), event.porters
+            return []
+        case Full():
+            return full(state, event)
+        case Released():
+            return released(state, event)
         case Failed():
             return failed(state, event)
         case _:
@@ -104,6 +135,7 @@ def _go_on(state: State, now: float, actions: list[Action]) -> None:
     while True:
         if state.stale:
             state.stale = False
+            actions += try_suspects(state)  # first: they want a worker without work
             actions += dispatch(state)
             if state.steps and not state.steps[0].began:
                 state.steps[0].began = now

@@ -1,7 +1,8 @@
 """A worker is lost: what it held is given back, and a new process takes its place, or the run ends.
 
 Laws: what was given back is done again, and counted once; what others wait for from the lost worker
-ends here (its barrier) or goes on with its replacement (its items, its calls).
+ends here (its barrier) or goes on with its replacement (its items, its calls). A sample that kills
+whoever has it is found by `suspects.py`.
 """
 
 from flowgraph.runtime.messages import Failed
@@ -11,18 +12,21 @@ from flowgraph.runtime.orchestrator.completion import step_of
 from flowgraph.runtime.orchestrator.events import (
     Abort,
     Action,
+    Death,
     Interrupted,
     Refuse,
     Start,
     Tell,
     WorkerDied,
 )
+from flowgraph.runtime.orchestrator.held import let_go
 from flowgraph.runtime.orchestrator.membership import GATE
 from flowgraph.runtime.orchestrator.presence import finished
 from flowgraph.runtime.orchestrator.restarts import Loss, Verdict, verdict
 from flowgraph.runtime.orchestrator.state import Item, RunPhase, State, Worker, WorkerPhase
+from flowgraph.runtime.orchestrator.suspects import accuse, condemned, excused
 from flowgraph.runtime.orchestrator.transitions import advance
-from flowgraph.runtime.orchestrator.units import give_back
+from flowgraph.runtime.orchestrator.units import give_back, hold_back
 from flowgraph.runtime.orchestrator.updates import leave_barrier
 from flowgraph.runtime.progress import Restarted
 
@@ -60,15 +64,20 @@ def died(state: State, event: WorkerDied, now: float) -> list[Action]:
     what = _sentence(state, worker, event)
     left = state.options.restarts - state.restarts
     ending = state.phase is RunPhase.STOPPING
-    match verdict(worker.group.kind, Loss.GONE, left=left, ending=ending):
+    free = not ending and excused(state, worker, event)
+    convicted = None if ending else condemned(state, worker, event)
+    if convicted is not None:
+        return [_end(state, convicted)]
+    match verdict(worker.group.kind, Loss.GONE, left=max(left, free), ending=ending):
         case Verdict.REPLACE:
-            return _replace(state, worker, what, now)
+            state.restarts += not free
+            return _replace(state, worker, event.death, what, now)
         case Verdict.IGNORE:
             worker.phase = advance(worker.name, worker.phase, WorkerPhase.LOST)
             worker.phase = advance(worker.name, worker.phase, WorkerPhase.STOPPED)
-            return _forget_loads(state, worker) + finished(state)
+            return _forget_loads(state, worker) + let_go(state, worker) + finished(state)
         case _:
-            return [_end(state, Abort(what=what, hint=f"see {event.log}", lost=True))]
+            return [_end(state, _lost(worker, event, what))]
 
 
 def _end(state: State, abort: Abort) -> Abort:
@@ -76,14 +85,28 @@ def _end(state: State, abort: Abort) -> Abort:
     return abort
 
 
-def _replace(state: State, worker: Worker, what: str, now: float) -> list[Action]:
+def _lost(worker: Worker, event: WorkerDied, what: str) -> Abort:
+    """Nobody takes its place; a sample that it had alone can be named, and replayed."""
+    sample = worker.trial.alone if worker.trial else None
+    return Abort(
+        what=what,
+        at=event.at,
+        hint=f"see {event.log}",
+        traceback=event.trace,
+        sample=sample,
+        lost=True,
+    )
+
+
+def _replace(state: State, worker: Worker, death: Death, what: str, now: float) -> list[Action]:
     """Take back what the worker had, and start its next process."""
-    state.restarts += 1
     worker.phase = advance(worker.name, worker.phase, WorkerPhase.LOST)
-    actions = retire(state, worker)
+    state.full.pop(worker.name, None)
+    actions = retire(state, worker) + let_go(state, worker)
     for item in [state.items.pop(number) for number in sorted(worker.items)]:
-        _take_back(state, item)
+        _take_back(state, worker, item, death)
     worker.items.clear()
+    worker.trial = None
     if worker.group.kind == "engine":
         actions += _forget_loads(state, worker)
         actions += reissue(state, worker)
@@ -107,19 +130,34 @@ def _forget_loads(state: State, worker: Worker) -> list[Action]:
     return release(state, [published.weights for published in loads])
 
 
-def _take_back(state: State, item: Item) -> None:
-    """The item's lease ends: its units wait for another worker, which reads the same blocks."""
-    task = state.plan.task(item.task)
+def _take_back(state: State, worker: Worker, item: Item, death: Death) -> None:
+    """The item's lease ends: its units wait for another worker, which reads the same blocks.
+
+    One that is a suspect waits apart, for a worker that takes nothing else.
+    """
+    if worker.trial is not None:
+        state.suspects.add(worker.trial)
+        if worker.trial.probing:
+            return  # the unit itself was in nobody's hands
+        apart = True
+    else:
+        apart = accuse(state, item, tuple(_samples(state, item)), death)
     if item.order == GATE:
-        state.gate_again.append((item.units[0], item.samples))
-        state.gate_again.sort()
+        if not apart:
+            state.gate_again.append((item.units[0], item.samples))
+            state.gate_again.sort()
         return
     found = step_of(state, item)
-    give_back(found, item.route, item.units)
-    if found.variant == 0:
-        samples = sum(len(found.units[unit]) for unit in item.units)
-        for stream, consumer in state.topology.inner_streams(task):
-            found.record(stream, consumer).admitted -= samples
+    (hold_back if apart else give_back)(found, item.route, item.units)
+    for channel in found.tasks[item.task].channels[found.part_of[item.units[0]]].inner:
+        channel.admitted -= item.weight
+
+
+def _samples(state: State, item: Item) -> list[int]:
+    if item.samples:
+        return list(item.samples)
+    found = step_of(state, item)
+    return [sample for unit in item.units for sample in found.units[unit]]
 
 
 def _sentence(state: State, worker: Worker, event: WorkerDied) -> str:
@@ -128,13 +166,11 @@ def _sentence(state: State, worker: Worker, event: WorkerDied) -> str:
     stages: list[str] = []
     for item in [state.items[number] for number in sorted(worker.items)]:
         stages += state.plan.task(item.task).stages
-        if item.order == GATE:
-            samples += item.samples
-        else:
-            found = step_of(state, item)
-            samples += [sample for unit in item.units for sample in found.units[unit]]
+        samples += _samples(state, item)
     where = f"stage '{', '.join(dict.fromkeys(stages))}'" if stages else f"'{worker.group.name}'"
     doing = f" while it held samples {_ranges(samples)}" if samples else ""
+    if len(samples) == 1:
+        doing = f" while it held sample {samples[0]} and nothing else"
     return f"{where}: worker {event.worker} {event.how}{doing}"
 
 

@@ -9,14 +9,15 @@ so that an event costs the same however much is in flight.
 """
 
 from flowgraph.runtime.messages import PlainHandle, Run
+from flowgraph.runtime.orchestrator.channels import more_can_come
 from flowgraph.runtime.orchestrator.events import Action, Send
 from flowgraph.runtime.orchestrator.membership import form, gate_task, queue_steps, run_gate
 from flowgraph.runtime.orchestrator.routes import Route
-from flowgraph.runtime.orchestrator.state import Item, Phase, State, Step, Worker
+from flowgraph.runtime.orchestrator.state import Item, Phase, State, Step, TaskProgress, Worker
 from flowgraph.runtime.orchestrator.transitions import advance
-from flowgraph.runtime.orchestrator.units import start, take
+from flowgraph.runtime.orchestrator.units import first_ready, lease
 
-MOVING = frozenset({Phase.UPDATING, Phase.SYNCING, Phase.FINISHED})
+MOVING = (Phase.UPDATING, Phase.SYNCING, Phase.FINISHED)
 """Phases of a step in which nothing runs at its version any more."""
 
 
@@ -75,39 +76,41 @@ def _dispatch_gate(state: State, worker: Worker, actions: list[Action]) -> None:
 
 def _dispatch_task(state: State, step: Step, route: Route, actions: list[Action]) -> None:
     task = route.task
-    ready = step.tasks[task.name].ready
-    if not ready or (task.versioned and step.phase in MOVING):
+    progress = step.tasks[task.name]
+    count = len(progress.status)
+    if (progress.fresh == count and not progress.ready) or (
+        task.versioned and step.phase in MOVING
+    ):
         return
     roster = state.rosters[task.group]
-    while ready:
+    while progress.ready or progress.fresh < count:
         worker = roster.best()
         if worker is None:
             return
-        units = _next_units(step, route)
+        units = _next_units(step, route, progress)
         if not units:
             return
-        actions.append(_send(state, step, route, units, worker))
-        roster.offer(worker)
+        actions.append(send_units(state, step, route, units, worker))
+        roster.handed(worker)
 
 
-def _next_units(step: Step, route: Route) -> tuple[int, ...]:
+def _next_units(step: Step, route: Route, progress: TaskProgress) -> tuple[int, ...]:
     """Units of the next item, or none when it must wait."""
     if route.after and not all(step.tasks[name].all_done for name in route.after):
         return ()
-    if route.by_part and step.part_of[step.tasks[route.task.name].ready[0]] != step.part:
+    if route.by_part and step.part_of[first_ready(progress)] != step.part:
         return ()
-    return _micro_batch(step, route) if route.fills else (take(step, route),)
+    return _micro_batch(step, route, progress) if route.fills else (lease(step, progress),)
 
 
-def _micro_batch(step: Step, route: Route) -> tuple[int, ...]:
+def _micro_batch(step: Step, route: Route, progress: TaskProgress) -> tuple[int, ...]:
     """Ready units that fill the budget, or all that will come when they are all there."""
-    progress = step.tasks[route.task.name]
     part, budget = step.part, route.micro_batch
     scope = step.parts[part]
     share = -(-len(scope) // route.ranks)  # no rank idles for another
     there = progress.ready_units[part]
-    more = len(scope) - progress.begun[part] > there
-    if not there or (more and there < share and progress.ready_tokens[part] < budget):
+    full = there >= share or progress.ready_tokens[part] >= budget
+    if not there or (not full and more_can_come(progress, part)):
         return ()
     sizes, ready = progress.sizes, progress.ready
     assert sizes is not None
@@ -117,37 +120,32 @@ def _micro_batch(step: Step, route: Route) -> tuple[int, ...]:
         size = sizes[ready[0]]
         if chosen and (tokens + size > budget or len(chosen) == share):
             break
-        chosen.append(take(step, route))
+        chosen.append(lease(step, progress))
         tokens += size
     return tuple(chosen)
 
 
-def _send(state: State, step: Step, route: Route, units: tuple[int, ...], worker: Worker) -> Action:
+def send_units(
+    state: State, step: Step, route: Route, units: tuple[int, ...], worker: Worker
+) -> Action:
     task = route.task
-    inputs, reads = _inputs(step, route, units)
+    inputs, reads = inputs_of(step, route, units)
     if len(units) == 1:
         samples: tuple[tuple[int, ...], ...] = (step.units[units[0]],)
+        weight = len(samples[0])
     else:
         samples = tuple([step.units[unit] for unit in units])
-    weight = sum(map(len, samples))
+        weight = sum(map(len, samples))
     number = state.next_item
     state.next_item = number + 1
     state.items[number] = Item(
-        id=number,
-        order=step.order,
-        task=task.name,
-        units=units,
-        worker=worker.name,
-        route=route,
-        reads=reads,
-        weight=weight,
+        number, step.order, task.name, units, worker.name, route, weight, reads
     )
-    start(step, route, units)
     worker.items.add(number)
     worker.inflight += weight if route.host else 1
     worker.served += len(units)
-    for stream, consumer in route.inner:
-        step.record(stream, consumer).admitted += weight
+    for channel in step.tasks[task.name].channels[step.part_of[units[0]]].inner:
+        channel.admitted += weight
     message = Run(
         item=number,
         task=task.name,
@@ -163,7 +161,7 @@ def _send(state: State, step: Step, route: Route, units: tuple[int, ...], worker
     return Send(worker=worker.name, message=message)
 
 
-def _inputs(
+def inputs_of(
     step: Step, route: Route, units: tuple[int, ...]
 ) -> tuple[dict[str, tuple[tuple[PlainHandle, ...], ...]], tuple[PlainHandle, ...]]:
     """By stream, by unit, the blocks to read; and a reader's share of each, one behind another."""

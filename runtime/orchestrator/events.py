@@ -1,7 +1,9 @@
 """What happens to the orchestrator beside messages, and what it asks of its shell."""
 
+import enum
 from dataclasses import dataclass
 
+from flowgraph.runtime.light import light
 from flowgraph.runtime.messages import Message
 from flowgraph.runtime.progress import Progress, RunResult
 
@@ -11,14 +13,28 @@ class Started:
     """All processes were asked to start; `now` is the run's beginning."""
 
 
+class Death(enum.Enum):
+    """Whose doing a process's end was, as far as it tells."""
+
+    CRASHED = "crashed"  # its own: a fault in C code, an exit
+    KILLED = "killed"  # by the kernel that needs memory, by somebody, by us for its silence
+    ORPHANED = "orphaned"  # it says itself that another process failed it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied:
-    """A process ended without `Stopped`. how: a sentence's end, "was killed by signal 9"."""
+    """A process ended without `Stopped`. how: a sentence's end, "was killed by signal 9".
+
+    trace, at: the Python lines that it wrote down when it crashed, and the user's among them.
+    """
 
     worker: str
     how: str
     log: str
     incarnation: int = 0
+    death: Death = Death.KILLED
+    trace: str = ""
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +45,7 @@ class Interrupted:
 Event = Message | Started | WorkerDied | Interrupted
 
 
+@light
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """Hand the message to the worker."""

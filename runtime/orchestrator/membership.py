@@ -3,6 +3,9 @@
 Never decided by arrival: verdicts are taken in the order of positions, whoever came first.
 """
 
+from array import array
+from collections.abc import Sequence
+
 from flowgraph.ir.plan import Task
 from flowgraph.runtime.messages import Done, PlainHandle, Run
 from flowgraph.runtime.orchestrator.blocks import retain
@@ -11,7 +14,7 @@ from flowgraph.runtime.orchestrator.events import Abort, Action, Send
 from flowgraph.runtime.orchestrator.quarantine import walk
 from flowgraph.runtime.orchestrator.state import Item, RunPhase, State, Step, Worker
 from flowgraph.runtime.orchestrator.transitions import advance
-from flowgraph.runtime.orchestrator.units import begin
+from flowgraph.runtime.orchestrator.units import begin, settle
 from flowgraph.runtime.topology import divide, evaluation_due
 
 GATE = -1
@@ -47,19 +50,21 @@ def form(state: State, step: Step) -> bool:
     step.samples = samples
     updates = state.plan.schedule.updates if step.variant == 0 else 1
     step.units, step.parts = divide(samples, unit, updates)
-    ungated = [] if step.variant else [task for task in state.plan.tasks if not task.gated]
-    for task in state.topology.tasks_for(step.variant):
-        for stream in task.outputs:
-            step.blocks[stream] = [()] * len(step.units)
-            step.sizes[stream] = [0] * len(step.units)
-    begin(state, step, [task.name for task in ungated])
-    for task in ungated:
+    count = len(step.units)
+    for route in state.routes[step.variant].of.values():
+        for stream in route.task.outputs:
+            step.blocks[stream] = [()] * count
+            step.unread[stream] = bytearray([route.readers[stream]]) * count
+            step.sizes[stream] = array("q", [0]) * count
+    begin(state, step)
+    for task in [] if step.variant else [task for task in state.plan.tasks if not task.gated]:
         _take_gate_blocks(state, step, task)
+        settle(step, state.routes[0].of[task.name])
     step.formed = True
     return True
 
 
-def _samples(state: State, step: Step) -> tuple[int, ...] | None:
+def _samples(state: State, step: Step) -> Sequence[int] | None:
     if step.variant:
         count = int(state.topology.variants()[step.variant - 1].attributes["samples"])
         size = state.source_sizes.get(str(step.variant), -1)
@@ -90,7 +95,7 @@ def source_end(state: State) -> tuple[str, int]:
 
 def gate_task(state: State) -> Task | None:
     """The task of the source and its filters, when there are filters."""
-    return state.topology.gate()
+    return state.gate
 
 
 def run_gate(state: State, worker: Worker) -> list[Action]:
@@ -99,9 +104,9 @@ def run_gate(state: State, worker: Worker) -> list[Action]:
     if task is None or task.group != worker.group.name:
         return []
     if state.gate_again:
-        return [_hand_over(state, worker, task, *state.gate_again.pop(0))]
+        return [hand_over(state, worker, task, *state.gate_again.pop(0))]
     block = _next_block(state)
-    return [_hand_over(state, worker, task, *block)] if block else []
+    return [hand_over(state, worker, task, *block)] if block else []
 
 
 def _next_block(state: State) -> tuple[int, tuple[int, ...]] | None:
@@ -128,7 +133,7 @@ def _next_block(state: State) -> tuple[int, tuple[int, ...]] | None:
         _take_verdicts(state)
 
 
-def _hand_over(
+def hand_over(
     state: State, worker: Worker, task: Task, start: int, samples: tuple[int, ...]
 ) -> Action:
     """The block of positions that begins at `start`; to another worker again when one is lost."""
@@ -206,24 +211,25 @@ def _take_verdicts(state: State) -> None:
 
 
 def _count_gate(state: State, step: Step, task: Task) -> None:
-    """Positions up to the step's last sample were seen by the filters; its samples passed."""
-    if not step.samples:
-        return
+    """Positions up to a part's last sample were seen by the filters; its samples passed."""
     _, size = source_end(state)
-    positions = range(state.gate_recorded, step.samples[-1] + 1)
-    seen = len(positions)
-    if state.quarantine.samples:
-        seen -= sum(state.quarantine.excludes(at, size) for at in positions)
-    state.gate_recorded = positions.stop
-    kept = len(step.samples)
-    for stream, consumer in state.topology.inner_streams(task):
-        record = step.record(stream, consumer)
-        record.admitted += seen
-        if state.plan.graph.stage(consumer).op == "filter":
-            record.consumed += kept
-            record.dropped += seen - kept
-        else:
-            record.consumed += seen
+    pairs = state.routes[0].of[task.name].inner
+    filters = [state.plan.graph.stage(consumer).op == "filter" for _, consumer in pairs]
+    for scope, channels in zip(step.parts, step.tasks[task.name].channels, strict=True):
+        if not scope:
+            continue
+        positions = range(state.gate_recorded, step.units[scope[-1]][-1] + 1)
+        seen = len(positions)
+        if state.quarantine.samples:
+            seen -= sum(state.quarantine.excludes(at, size) for at in positions)
+        state.gate_recorded = positions.stop
+        kept = sum(len(step.units[unit]) for unit in scope)
+        for channel, filtered in zip(channels.inner, filters, strict=True):
+            channel.admitted += seen
+            channel.consumed += kept if filtered else seen
+            channel.dropped += seen - kept if filtered else 0
+        for channel in channels.hands:
+            channel.admitted += kept
 
 
 def _take_gate_blocks(state: State, step: Step, task: Task) -> None:
@@ -233,14 +239,5 @@ def _take_gate_blocks(state: State, step: Step, task: Task) -> None:
         for samples in step.units:
             per_unit.append(tuple(state.gate_blocks[sample][stream] for sample in samples))
         step.blocks[stream] = per_unit
-        for _, consumer in _readers(state, stream):
-            step.record(stream, consumer).admitted += len(step.samples)
     for sample in step.samples:
         state.gate_blocks.pop(sample)
-
-
-def _readers(state: State, stream: str) -> list[tuple[str, str]]:
-    found = []
-    for task in state.topology.consumers(stream):
-        found += [pair for pair in state.topology.border_streams(task) if pair[0] == stream]
-    return found

@@ -6,6 +6,7 @@ from flowgraph.runtime.messages import Ready, Stop, Stopped
 from flowgraph.runtime.orchestrator.blocks import release
 from flowgraph.runtime.orchestrator.calls import engine_ready
 from flowgraph.runtime.orchestrator.events import Action, Finish, Refuse, Send, Tell
+from flowgraph.runtime.orchestrator.held import let_go
 from flowgraph.runtime.orchestrator.state import RunPhase, State, Worker, WorkerPhase
 from flowgraph.runtime.orchestrator.transitions import advance
 from flowgraph.runtime.orchestrator.updates import load
@@ -36,7 +37,8 @@ def ready(state: State, event: Ready, now: float) -> list[Action]:
         return []
     state.phase = advance("the run", state.phase, RunPhase.RUNNING)
     state.clock = now
-    return [Tell(RunStarted(steps=state.total_steps))]
+    pool, spill = state.plan.pool_bytes, state.options.spill_bytes
+    return [Tell(RunStarted(steps=state.total_steps, pool_bytes=pool, spill_bytes=spill))]
 
 
 def stop(state: State) -> list[Action]:
@@ -66,7 +68,7 @@ def stopped(state: State, event: Stopped) -> list[Action]:
     if worker.group.kind == "gang" and worker.index == 0:
         state.digests[worker.group.module] = event.digest
         state.initial_digests.setdefault(worker.group.module, event.initial_digest)
-    return finished(state)
+    return let_go(state, worker) + finished(state)
 
 
 def finished(state: State) -> list[Action]:

@@ -6,7 +6,7 @@ the start. Of a source that is read again and again, the record is what is put a
 position where it failed on, every later position that reads it again is left out as well.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class Quarantine:
 
 def walk(
     quarantine: Quarantine, start: int, count: int, *, size: int, loop: bool
-) -> tuple[tuple[int, ...], int]:
+) -> tuple[Sequence[int], int]:
     """The next `count` positions from `start` on that are not left out, fewer at the source's end.
 
     Also the position after the last that was looked at. size: -1 when not known.
@@ -75,7 +75,7 @@ def walk(
     end = size if not loop and size >= 0 else None
     if not quarantine.samples:
         stop = start + count if end is None else max(start, min(start + count, end))
-        return tuple(range(start, stop)), stop
+        return range(start, stop), stop
     found: list[int] = []
     at = start
     while len(found) < count and (end is None or at < end):

@@ -7,7 +7,7 @@ dropped when they come up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +36,13 @@ class Roster:
             heappush(self._heap, (worker.inflight, worker.served, worker.index))
             if len(self._heap) > 4 * len(self.workers) + SLACK:
                 self.look()
+
+    def handed(self, worker: Worker) -> None:
+        """Whom `best` has just named got an item: the top of the heap is its earlier load."""
+        if worker.room > 0:
+            heapreplace(self._heap, (worker.inflight, worker.served, worker.index))
+        else:
+            heappop(self._heap)
 
     def best(self) -> Worker | None:
         """Who gets the next item; None when nobody has room."""

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flowgraph.ir.plan import Task
+from flowgraph.runtime.orchestrator.records import Pair
 from flowgraph.runtime.topology import Topology
-
-Pair = tuple[str, str]
-"""(stream, consumer): what conservation is counted by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -20,11 +18,10 @@ class Route:
     after: tasks whose last unit it waits for.
 
     outputs: streams that somebody reads; wanted: the same; owed: those, and the gradients that are
-    waited for; known: those, and gradients that it may send back, by stream in `applies` with the
-    task that made what they are of.
+    waited for; owes: whether there are such; known: those, and gradients that it may send back, by
+    stream in `applies` with the task that made what they are of.
     readers: how many tasks read a stream. feeds: tasks that read from it, and how many streams.
-    inner, border, handed: pairs inside it, those it reads, and by output those that read it; only
-    training steps are counted.
+    inner, border, handed: pairs inside it, those it reads, and those that read its outputs.
     """
 
     task: Task
@@ -40,13 +37,14 @@ class Route:
     outputs: tuple[str, ...]
     wanted: frozenset[str]
     owed: frozenset[str]
+    owes: bool
     known: frozenset[str]
     applies: Mapping[str, str]
     readers: Mapping[str, int]
     feeds: tuple[tuple[str, int], ...]
     inner: tuple[Pair, ...]
     border: tuple[Pair, ...]
-    handed: Mapping[str, tuple[Pair, ...]]
+    handed: tuple[Pair, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +102,7 @@ def _route(topology: Topology, task: Task, variant: int, exact: bool) -> Route:
         outputs=outputs,
         wanted=frozenset(outputs),
         owed=frozenset(outputs) | {g for g, s in gradients.items() if _owes(topology, task, s)},
+        owes=any(_owes(topology, task, stream) for stream in gradients.values()),
         known=frozenset(outputs) | frozenset(gradients),
         applies={g: topology.plan.producer(stream).name for g, stream in gradients.items()},
         readers={s: sum(s in reader.inputs for reader in tasks) for s in task.outputs},
@@ -112,9 +111,14 @@ def _route(topology: Topology, task: Task, variant: int, exact: bool) -> Route:
             for reader in tasks
             if set(reader.inputs) & set(task.outputs)
         ),
-        inner=topology.inner_streams(task) if training else (),
-        border=topology.border_streams(task) if training else (),
-        handed={stream: _read_by(topology, stream) for stream in task.outputs if training},
+        inner=topology.inner_streams(task),
+        border=topology.border_streams(task),
+        handed=tuple(
+            pair
+            for reader in tasks
+            for pair in topology.border_streams(reader)
+            if pair[0] in task.outputs
+        ),
     )
 
 
@@ -122,12 +126,3 @@ def _owes(topology: Topology, train: Task, stream: str) -> bool:
     """Whether who made the stream waits for its gradient from this task."""
     made_by = topology.plan.producer(stream)
     return made_by.kind == "apply" and topology.gradient_source(made_by) == train
-
-
-def _read_by(topology: Topology, stream: str) -> tuple[Pair, ...]:
-    return tuple(
-        pair
-        for reader in topology.consumers(stream)
-        for pair in topology.border_streams(reader)
-        if pair[0] == stream
-    )

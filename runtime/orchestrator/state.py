@@ -1,19 +1,21 @@
 """All that the orchestrator knows. Only metadata: payloads stay in the workers' pools."""
 
 import enum
+from array import array
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from flowgraph.ir.errors import InternalError
-from flowgraph.ir.plan import Plan, WorkerGroup
+from flowgraph.ir.plan import Plan, Task, WorkerGroup
 from flowgraph.runtime.incarnation import token_of
-from flowgraph.runtime.messages import PlainCall, PlainHandle
+from flowgraph.runtime.messages import BlockName, PlainCall, PlainHandle
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.orchestrator.quarantine import Quarantine
+from flowgraph.runtime.orchestrator.records import Channel, Pair, Record
 from flowgraph.runtime.orchestrator.roster import Roster
 from flowgraph.runtime.orchestrator.routes import Route, Routes, routes_of
+from flowgraph.runtime.orchestrator.suspects import Suspect, Suspects
 from flowgraph.runtime.topology import Topology
 
 
@@ -54,11 +56,30 @@ class WorkerPhase(enum.Enum):
     LOST = "lost"
 
 
+READY, STOPPED = WorkerPhase.READY, WorkerPhase.STOPPED
+"""Asked for with every event: a name is found faster than an enum's member."""
+
+
 class RunPhase(enum.Enum):
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"
     ENDED = "ended"
+
+
+class Held(NamedTuple):
+    """A block that an item of the task read from the stream, and that is looked at after it."""
+
+    handle: PlainHandle
+    task: str
+    stream: str
+
+
+class Want(NamedTuple):
+    """A block for which there is no room in its writer's pool."""
+
+    stream: str
+    nbytes: int
 
 
 @dataclass(slots=True)
@@ -68,6 +89,10 @@ class Worker:
     served: units handed to it so far, so that equally loaded workers take turns.
     incarnation: how often its process was replaced. version: of the weights that it has.
     token: names the present process, as `origin` of calls and owner of blocks.
+    fetching: items that wait for blocks of other nodes, which `porters` have, as it says.
+    trial: the suspect that it has, and nothing else.
+    frees: `Free` messages that its process was sent. held: see `held.py`; recalled: it was asked
+    to look for what it need not hold, and has not answered.
     """
 
     name: str
@@ -82,6 +107,12 @@ class Worker:
     busy_s: float = 0.0
     busy_mark: float = 0.0
     asked: dict[str, int] = field(default_factory=dict)  # by agent, its process's latest call
+    trial: Suspect | None = None
+    fetching: frozenset[int] = frozenset()
+    porters: tuple[str, ...] = ()
+    frees: int = 0
+    held: dict[BlockName, Held] = field(default_factory=dict)
+    recalled: bool = False
     token: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,18 +122,20 @@ class Worker:
         """The next process takes its name."""
         self.incarnation += 1
         self.token = token_of(self.name, self.incarnation)
+        self.fetching, self.porters = frozenset(), ()
+        self.frees = 0
 
     @property
     def stopped(self) -> bool:
-        return self.phase is WorkerPhase.STOPPED
+        return self.phase is STOPPED
 
     @property
     def room(self) -> int:
         """Samples (stage workers) or items (gangs) that it may still take; one when idle.
 
-        None of who is not there.
+        None of who is not there, or has a suspect.
         """
-        if self.phase is not WorkerPhase.READY:
+        if self.phase is not READY or self.trial is not None:
             return 0
         left = self.group.in_flight - self.inflight
         return left if left > 0 or self.items else 1
@@ -113,7 +146,8 @@ class Item:
     """Work handed to a worker: a task on some units of a step.
 
     weight: samples in it. awaiting: units whose gradient has not come.
-    samples: of an item before membership, the positions that it looks at.
+    samples: of an item before membership, the positions that it looks at; of one that only tries
+    a suspect's sample, that sample.
     """
 
     id: int
@@ -144,85 +178,87 @@ class Published(NamedTuple):
     digest: str
 
 
+class TaskChannels(NamedTuple):
+    """Of one task in one part: within it, those it reads, those it fills."""
+
+    inner: tuple[Channel, ...]
+    reads: tuple[Channel, ...]
+    hands: tuple[Channel, ...]
+
+
 @dataclass(slots=True)
 class TaskProgress:
     """How far one task is in a step: columns by unit, and counts that spare looking through them.
 
-    status: a UnitStatus each. missing: inputs that have not come. ready: a heap of units.
-    By part: done; begun: units that are not WAITING; ready_units; ready_tokens. sizes: tokens of
-    each unit, for a task that fills micro-batches.
+    status: a UnitStatus each. missing: inputs that have not come. Ready are the units of the heap
+    `ready`, and behind them all from `fresh` on: those of a task without inputs, which was never
+    given them. By part: channels; done; begun: units that are not WAITING; ready_units;
+    ready_tokens. sizes: tokens of each unit, for a task that fills micro-batches.
     """
 
     status: bytearray
     missing: bytearray
+    channels: list[TaskChannels]
     done: list[int]
     begun: list[int]
     ready: list[int]
+    fresh: int
     ready_units: list[int]
     ready_tokens: list[int]
-    sizes: list[int] | None
-    finished: int = 0
+    sizes: "array[int] | None"
 
     @property
     def all_done(self) -> bool:
-        return self.finished == len(self.status)
+        return sum(self.done) == len(self.status)
 
 
 @dataclass(slots=True)
 class Step:
     """One step, training (variant 0) or evaluation.
 
-    tasks: by task name. weights, sizes and blocks are by task or stream, then by unit.
+    tasks: by task name. weights, sizes, blocks and unread are by task or stream, then by unit: a
+    block is known from when it is written until all of its `unread` tasks are done with it.
     part_of: by unit, the optimizer update that it belongs to.
-    owners: by module, which rank holds which unit's gradient. awaited: by task and unit, the item
-    whose activations wait for a gradient.
-    left: pairs of task and unit that are not done; left_of: by part, those that are no host's.
+    owners: by module, which rank holds which unit's gradient: exact mode adds in that order.
+    awaited: by task and unit, the item whose activations wait for a gradient.
+    left_of: by part, pairs of task and unit that are not done, of tasks that are no host's.
     """
 
     order: int
     variant: int
     step: int
-    samples: tuple[int, ...] = ()
-    units: tuple[tuple[int, ...], ...] = ()
+    samples: Sequence[int] = ()
+    units: Sequence[tuple[int, ...]] = ()
     parts: tuple[range, ...] = ()
     part: int = 0
     phase: Phase = Phase.AHEAD
     formed: bool = False
     began: float = 0.0
     tasks: dict[str, TaskProgress] = field(default_factory=dict)
-    part_of: list[int] = field(default_factory=list)
-    left: int = 0
+    part_of: "array[int]" = field(default_factory=lambda: array("I"))
     left_of: list[int] = field(default_factory=list)
     blocks: dict[str, list[tuple[PlainHandle, ...]]] = field(default_factory=dict)
-    sizes: dict[str, list[int]] = field(default_factory=dict)
-    weights: dict[str, list[float]] = field(default_factory=dict)
+    unread: dict[str, bytearray] = field(default_factory=dict)
+    sizes: dict[str, "array[int]"] = field(default_factory=dict)
+    weights: dict[str, "array[float]"] = field(default_factory=dict)
     owners: dict[str, dict[int, int]] = field(default_factory=dict)
     awaited: dict[str, dict[int, Item]] = field(default_factory=dict)
     gradients: dict[str, dict[int, PlainHandle]] = field(default_factory=dict)
     backward: set[int] = field(default_factory=set)  # items whose backward is not done
     waiting_for: set[str] = field(default_factory=set)  # workers of the present barrier
     metrics: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    records: dict[tuple[str, str], "Record"] = field(default_factory=dict)
+    channels: dict[Pair, list[Channel]] = field(default_factory=dict)  # by part
     tokens: int = 0
 
-    def record(self, stream: str, consumer: str) -> "Record":
-        found = self.records.get((stream, consumer))
-        if found is None:
-            found = self.records[stream, consumer] = Record()
-        return found
-
-
-@dataclass(slots=True)
-class Record:
-    """Conservation of one (stream, consumer): admitted = consumed + dropped + in_flight."""
-
-    admitted: int = 0
-    consumed: int = 0
-    dropped: int = 0
-
     @property
-    def in_flight(self) -> int:
-        return self.admitted - self.consumed - self.dropped
+    def records(self) -> dict[Pair, Record]:
+        """Conservation so far, over all parts."""
+        found: dict[Pair, Record] = {}
+        for pair, parts in self.channels.items():
+            total = found[pair] = Record()
+            for channel in parts:
+                total.add(channel)
+        return found
 
 
 @dataclass(slots=True)
@@ -235,6 +271,8 @@ class State:
     published: by module, the weights that its engines have. loading: by engine, what it was told
     to load and has not. restarts: made so far, of both kinds, by all attempts at the run.
     routes: by variant. rosters: by group, of those that are handed items.
+    full: by worker, what it has no room for. able: who was last known to have something to do.
+    looked: who was asked in the present standstill for what it need not hold, in vain.
     stale: work of any kind may have become possible; done: the item whose end is all that has
     happened since the last look.
     """
@@ -261,7 +299,7 @@ class State:
     gate_admitted: deque[int] = field(default_factory=deque)
     gate_blocks: dict[int, dict[str, PlainHandle]] = field(default_factory=dict)
     gate_left: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    records: dict[tuple[str, str], Record] = field(default_factory=dict)
+    records: dict[Pair, Record] = field(default_factory=dict)
     history: list[dict[str, dict[str, float]]] = field(default_factory=list)
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
     updates: dict[str, int] = field(default_factory=dict)
@@ -277,9 +315,14 @@ class State:
     call_record: Record = field(default_factory=Record)
     gate_again: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)  # by position
     restarts: int = 0
+    suspects: Suspects = field(default_factory=Suspects)
     quarantine: Quarantine = field(init=False)
+    full: dict[str, Want] = field(default_factory=dict)
+    able: str = ""
+    looked: set[str] = field(default_factory=set)
     stale: bool = True
     done: Item | None = None
+    gate: Task | None = field(init=False)  # of the source and its filters, when there are filters
     groups: dict[str, list[Worker]] = field(init=False)
     rosters: dict[str, Roster] = field(init=False)
     routes: list[Routes] = field(init=False)
@@ -294,6 +337,7 @@ class State:
 
     def __post_init__(self) -> None:
         self.quarantine = Quarantine(self.plan.graph)
+        self.gate = self.topology.gate()
         self.groups = {group.name: [] for group in self.plan.groups}
         for worker in self.workers.values():
             self.groups[worker.group.name].append(worker)
@@ -308,16 +352,6 @@ class State:
 
     def in_group(self, group: str) -> list[Worker]:
         return self.groups[group]
-
-    def finish_records(self, step: Step) -> None:
-        """Add a finished step's conservation to the run's. Raises InternalError for a lost one."""
-        for key, record in step.records.items():
-            if record.in_flight:
-                raise InternalError(f"{' → '.join(key)} lost {record.in_flight} samples")
-            total = self.records.setdefault(key, Record())
-            total.admitted += record.admitted
-            total.consumed += record.consumed
-            total.dropped += record.dropped
 
 
 def new_state(plan: Plan, options: RunOptions, quarantined: Iterable[int] = ()) -> State:

@@ -1,7 +1,8 @@
-"""Which states may follow which: one table for workers, units, steps, module versions, and the run.
+"""Which states may follow which: one table for all that goes from state to state.
 
-Law: every change of such a state goes through `advance`; one that the table does not have is a bug
-of ours, and says so instead of going on.
+Workers, units (leases), channels, steps, module versions, the run. Law: every change of such a
+state goes through `advance`; one that the table does not have is a bug of ours, and says so instead
+of going on.
 """
 
 import enum
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from flowgraph.ir.errors import InternalError
+from flowgraph.runtime.orchestrator.records import ChannelPhase
 from flowgraph.runtime.orchestrator.state import (
     ModulePhase,
     Phase,
@@ -33,6 +35,10 @@ ALLOWED: Mapping[enum.Enum, frozenset[enum.Enum]] = {
     UnitStatus.WAITING: frozenset({UnitStatus.RUNNING}),
     UnitStatus.RUNNING: frozenset({UnitStatus.DONE, UnitStatus.WAITING}),
     UnitStatus.DONE: frozenset(),
+    # None is opened again: what a lost worker gives back it had not made.
+    ChannelPhase.OPEN: frozenset({ChannelPhase.ENDED}),
+    ChannelPhase.ENDED: frozenset({ChannelPhase.CLOSED}),
+    ChannelPhase.CLOSED: frozenset(),
     Phase.AHEAD: frozenset({Phase.WORKING}),
     Phase.WORKING: frozenset({Phase.UPDATING, Phase.FINISHED}),  # evaluations have no update
     Phase.UPDATING: frozenset({Phase.SYNCING, Phase.WORKING, Phase.FINISHED}),

@@ -11,6 +11,7 @@ from collections import deque
 from flowgraph.runtime.messages import Load, Loaded, Update, Updated
 from flowgraph.runtime.orchestrator.blocks import OWNER, release, retain
 from flowgraph.runtime.orchestrator.calls import engine_ready
+from flowgraph.runtime.orchestrator.channels import add_to, check_closed
 from flowgraph.runtime.orchestrator.checkpoints import checkpoint
 from flowgraph.runtime.orchestrator.events import Action, Refuse, Send, Tell
 from flowgraph.runtime.orchestrator.state import (
@@ -25,6 +26,8 @@ from flowgraph.runtime.orchestrator.state import (
 from flowgraph.runtime.orchestrator.transitions import advance
 from flowgraph.runtime.progress import EvaluationFinished, StepFinished
 
+WORKING = Phase.WORKING  # a name is found faster than an enum's member
+
 
 def move_on(state: State, now: float) -> list[Action]:
     """Move the present step on as far as it can go."""
@@ -33,7 +36,7 @@ def move_on(state: State, now: float) -> list[Action]:
     step = state.steps[0]
     if step.variant == 0 and not step.samples:
         return _end_of_source(state, step)
-    if step.phase is not Phase.WORKING or not _part_done(step):
+    if step.phase is not WORKING or not _part_done(step):
         return []
     if step.variant:
         return _finish_evaluation(state, step)
@@ -44,7 +47,8 @@ def _part_done(step: Step) -> bool:
     """Whether nothing of the part is left, and nothing at all if it is the last."""
     if step.backward or step.left_of[step.part]:
         return False
-    return step.part + 1 < len(step.parts) or step.left == 0
+    last = step.part + 1 == len(step.parts)
+    return not last or all(progress.all_done for progress in step.tasks.values())
 
 
 def _begin_update(state: State, step: Step, now: float) -> list[Action]:
@@ -56,13 +60,13 @@ def _begin_update(state: State, step: Step, now: float) -> list[Action]:
         _set(state, module, ModulePhase.UPDATING)
         if last and module in state.published:
             actions += release(state, [state.published.pop(module).weights])
-        weights = step.weights.get(state.topology.loss_task(module).name, [0.0] * len(step.units))
+        weights = step.weights.get(state.topology.loss_task(module).name)
         owners = step.owners.get(module, {})
         message = Update(
             step=step.step,
             part=step.part,
             version=state.version + 1,
-            divisor=float(sum(weights[unit] for unit in scope)),
+            divisor=float(sum(weights[scope.start : scope.stop])) if weights else 0.0,
             owners=tuple((unit, owners[unit]) for unit in scope if unit in owners),
             publish=last and bool(state.topology.engines(module)),
         )
@@ -208,7 +212,7 @@ def means(step: Step) -> dict[str, dict[str, float]]:
 def _finish_step(state: State, step: Step, now: float) -> list[Action]:
     step.phase = advance(f"step {step.step}", step.phase, Phase.FINISHED)
     state.steps.popleft()
-    state.finish_records(step)
+    add_to(state.records, step)
     seconds = max(now - step.began, 1e-9)
     busy = {}
     for worker in state.workers.values():
@@ -229,6 +233,7 @@ def _finish_evaluation(state: State, step: Step) -> list[Action]:
     state.stale = True
     step.phase = advance(f"step {step.step}", step.phase, Phase.FINISHED)
     state.steps.popleft()
+    check_closed(step)
     name = state.topology.variants()[step.variant - 1].name
     figures = {
         metric if scope == name else f"{scope}.{metric}": value

@@ -21,9 +21,22 @@ class Signs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """Blocks that a worker handed over and that are not free yet, their bytes, and how many bytes
+    it may have in memory. Spilled blocks count, and are not told apart.
+    """
+
+    blocks: int
+    nbytes: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerWait:
     """state: `starting`, `working`, `waiting`, `ended` or `lost`. waits_for: in words, of one that
     waits. whom: workers, at most `MOST_NAMED`. holds: (task, samples, since).
+    keeps: (task, stream, blocks, bytes) of what it looks at after its work was done. pool: None of
+    engines, which write nothing.
     """
 
     name: str
@@ -34,6 +47,8 @@ class WorkerWait:
     holds: tuple[tuple[str, str, float], ...]
     heard: float | None
     silent: float | None
+    keeps: tuple[tuple[str, str, int, int], ...] = ()
+    pool: PoolUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +72,9 @@ class StreamWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReport:
-    """held: by item, since when its worker has it."""
+    """held: by item, since when its worker has it. pool_bytes, spill_bytes: what each worker may
+    keep in memory, and beside it on disk.
+    """
 
     phase: str
     step: int
@@ -68,6 +85,8 @@ class WaitReport:
     workers: tuple[WorkerWait, ...]
     streams: tuple[StreamWait, ...]
     held: Mapping[int, float]
+    pool_bytes: int = 0
+    spill_bytes: int = 0
 
     def to_plain(self, epoch: float) -> dict[str, Any]:
         """For JSON; times in seconds since 1970. epoch: of the attempt's start."""
@@ -82,6 +101,8 @@ class WaitReport:
             "version": self.version,
             "updates": dict(self.updates),
             "blocks": self.blocks,
+            "pool_bytes": self.pool_bytes,
+            "spill_bytes": self.spill_bytes,
             "workers": [
                 {
                     "name": w.name,
@@ -95,6 +116,17 @@ class WaitReport:
                     ],
                     "heard": at(w.heard),
                     "no_beat_since": at(w.silent),
+                    "keeps": [
+                        {"task": task, "stream": stream, "blocks": blocks, "bytes": nbytes}
+                        for task, stream, blocks, nbytes in w.keeps
+                    ],
+                    "pool": None
+                    if w.pool is None
+                    else {
+                        "blocks": w.pool.blocks,
+                        "bytes": w.pool.nbytes,
+                        "budget": w.pool.budget,
+                    },
                 }
                 for w in self.workers
             ],

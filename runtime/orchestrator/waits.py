@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from flowgraph.ir.plan import Task
+from flowgraph.runtime.orchestrator.blocks import OWNER
+from flowgraph.runtime.orchestrator.held import shares
 from flowgraph.runtime.orchestrator.membership import GATE
+from flowgraph.runtime.orchestrator.pools import used
 from flowgraph.runtime.orchestrator.spans import ranges
 from flowgraph.runtime.orchestrator.state import (
     Item,
@@ -23,6 +26,7 @@ from flowgraph.runtime.orchestrator.state import (
 )
 from flowgraph.runtime.orchestrator.wait_report import (
     MOST_NAMED,
+    PoolUse,
     Signs,
     StreamWait,
     WaitReport,
@@ -47,6 +51,8 @@ def wait_report(
         workers=workers,
         streams=tuple(_streams(view)),
         held=view.held,
+        pool_bytes=state.plan.pool_bytes,
+        spill_bytes=state.options.spill_bytes,
     )
 
 
@@ -90,7 +96,7 @@ class _View:
 
     def samples(self, item: Item) -> list[int]:
         step = self.steps.get(item.order)
-        if step is None:
+        if step is None or item.samples:
             return list(item.samples)
         return [sample for unit in item.units for sample in step.units[unit]]
 
@@ -108,6 +114,31 @@ class _View:
             if _expected(self.state, worker)
         ]
         return _named(name for _, name in sorted(names))
+
+    @cached_property
+    def pools(self) -> dict[str, tuple[int, int]]:
+        return used(self.state)
+
+    def pool(self, worker: Worker) -> PoolUse | None:
+        if worker.group.kind == "engine":
+            return None
+        blocks, nbytes = self.pools.get(worker.token, (0, 0))
+        return PoolUse(blocks=blocks, nbytes=nbytes, budget=self.state.plan.pool_bytes)
+
+    def consumers(self, writer: Worker) -> tuple[str, ...]:
+        """Who keeps blocks of the worker's pool, and who is at work on some."""
+        keepers = [
+            worker.name
+            for worker in self.state.workers.values()
+            if any(owner == writer.token for owner, _, _ in worker.held)
+        ]
+        items = sorted(self.state.items.values(), key=lambda item: self.held[item.id])
+        readers = [
+            item.worker
+            for item in items
+            if any(handle[OWNER] == writer.token for handle in item.reads)
+        ]
+        return _named(keepers + readers)
 
     @cached_property
     def unready(self) -> tuple[str, ...]:
@@ -151,6 +182,8 @@ def _worker(view: _View, worker: Worker, signs: Signs) -> WorkerWait:
         holds=holds,
         heard=signs.heard.get(worker.name),
         silent=signs.silent.get(worker.name),
+        keeps=tuple((s.task, s.stream, s.blocks, s.nbytes) for s in shares(worker)),
+        pool=view.pool(worker),
     )
 
 
@@ -165,6 +198,10 @@ def _waits(view: _View, worker: Worker, items: list[Item]) -> tuple[str, str, tu
         return "waiting", "all workers to be ready", view.unready
     if _saving(state, worker):
         return "working", "", ()
+    if worker.name in state.full:
+        want = state.full[worker.name]
+        what = f"room for {want.nbytes:,} bytes of {want.stream} in its pool"
+        return "waiting", what, view.consumers(worker)
     step = state.steps[0] if state.steps else None
     if step is not None and step.waiting_for:
         if worker.name in step.waiting_for:
@@ -175,6 +212,8 @@ def _waits(view: _View, worker: Worker, items: list[Item]) -> tuple[str, str, tu
             return "working", "", ()
         return "waiting", *view.idle(worker)
     own = [item for item in items if item.id in worker.items]
+    if worker.fetching and worker.fetching.issuperset(item.id for item in own or items):
+        return "waiting", "blocks of another node", worker.porters
     if worker.name in view.asked:
         return "waiting", "answers of engines", _named(view.asked[worker.name])
     if own:
@@ -216,7 +255,7 @@ def _streams(view: _View) -> list[StreamWait]:
             progress = step.tasks[task.name]
             items = view.by_task.get((step.order, task.name), ())
             running = sum(len(item.units) for item in items)
-            ready, done = len(progress.ready), sum(progress.done)
+            ready, done = sum(progress.ready_units), sum(progress.done)
             waiting = len(progress.status) - ready - running - done
             sources = _unfinished(state, step, task)
             whom = view.holders(step.order, sources) if waiting else ()

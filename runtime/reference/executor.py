@@ -20,7 +20,7 @@ from flowgraph.runtime.item import Item
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.orchestrator.drought import HINT, drought
 from flowgraph.runtime.orchestrator.quarantine import Quarantine, walk
-from flowgraph.runtime.orchestrator.state import Record
+from flowgraph.runtime.orchestrator.records import Record
 from flowgraph.runtime.progress import (
     EvaluationFinished,
     Observer,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from flowgraph.ir.plan import Task
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.item import Item
+from flowgraph.runtime.loose import joined
 from flowgraph.runtime.topology import divide, fill_micro_batches
 from flowgraph.runtime.worker.gang import figures_of
 from flowgraph.runtime.worker.stage import tokens_of
@@ -69,7 +70,7 @@ class Pass:
         results = self._run.host([(task, item) for item in items])
         for unit, item, result in zip(units, items, results, strict=True):
             for stream in self._run.topology.outputs_for(task, self._variant):
-                self._made.setdefault(stream, {})[unit] = result.outputs[stream][0]
+                self._made.setdefault(stream, {})[unit] = joined(result.made[stream][0])
             self._count(task, item, len({sample for sample, _ in result.dropped}))
             for name, (total, count) in result.metrics.items():
                 self.add(self._run.topology.scope(task, self._variant, name), total, count)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowgraph.runtime.messages import Free, FromWorker, Message, PlainHandle
+from flowgraph.runtime.messages import Free, FromWorker, Full, Message, PlainHandle, Stop
 from flowgraph.runtime.simulate.blocks import Want
 from flowgraph.runtime.simulate.timeline import Span
 
@@ -47,6 +47,7 @@ class Actor:
         self._wants: deque[Want] | None = None
         self._written: Handles = []
         self._then: Callable[[Handles], None] | None = None
+        self._freed = 0  # `Free` messages that were taken
         self._idle_since = world.clock.now
         self._cause = "work"
 
@@ -56,7 +57,11 @@ class Actor:
             return
         self.inbox.append(message)
         if self._wants is not None:
-            self._make_room()
+            if isinstance(message, Stop):
+                self._wants = None  # nobody wants what it makes any more
+                self.go()
+            else:
+                self._make_room()
         elif not self._busy:
             self.go()
 
@@ -113,7 +118,11 @@ class Actor:
         """Write blocks, waiting for room where there is none, and hand their handles on."""
         self._wants, self._then, self._written = deque(wants), then, []
         self._idle_since = self.world.clock.now
-        self._write()
+        self._take_frees()
+        if any(isinstance(message, Stop) for message in self.inbox):
+            self._wants = None  # nobody wants it any more
+        else:
+            self._write()
 
     def _write(self) -> None:
         assert self._wants is not None
@@ -121,6 +130,7 @@ class Actor:
             handle = self.world.blocks.write(self.token, self._wants[0])
             if handle is None:
                 self._cause = "room in the pool"
+                self._say_full(self._wants[0])
                 return
             self._written.append(handle)
             self._wants.popleft()
@@ -129,17 +139,31 @@ class Actor:
         assert then is not None
         then(self._written)
 
+    def _say_full(self, want: Want) -> None:
+        full = Full(worker=self.name, stream=want.stream, nbytes=want.bytes, freed=self._freed)
+        self.send(full)
+
+    def free(self, message: Free) -> None:
+        """Readers are done with some of its blocks."""
+        self._freed += 1
+        self.world.blocks.free(self.token, message)
+
     def _make_room(self) -> None:
         """Only `Free` is taken while a block waits; everything else keeps its place."""
-        freed = [message for message in self.inbox if isinstance(message, Free)]
-        if not freed:
+        if not self._take_frees():
             return
-        self.inbox = deque(m for m in self.inbox if not isinstance(m, Free))
-        for message in freed:
-            self.world.blocks.free(self.token, message)
         self._write()
         if self._wants is None:
             self.go()
+
+    def _take_frees(self) -> bool:
+        """Whether any had come."""
+        freed = [message for message in self.inbox if isinstance(message, Free)]
+        if freed:
+            self.inbox = deque(m for m in self.inbox if not isinstance(m, Free))
+        for message in freed:
+            self.free(message)
+        return bool(freed)
 
     def send(self, message: FromWorker) -> None:
         if self.incarnation:

@@ -52,7 +52,7 @@ class SimEngine(Actor):
                     self._load(message)
                     return
                 case Free():
-                    self.world.blocks.free(self.token, message)
+                    self.free(message)
                 case Stop():
                     self.send(Stopped(worker=self.name, digest="", initial_digest=""))
                 case _:

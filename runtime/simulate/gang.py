@@ -37,7 +37,7 @@ class SimGang(Actor):
             case Save():
                 self._save(message)
             case Free():
-                self.world.blocks.free(self.token, message)
+                self.free(message)
             case Stop():
                 self.send(Stopped(worker=self.name, digest="", initial_digest=""))
             case _:

@@ -41,10 +41,12 @@ class Ledger:
 
     def updated(self, module: str, update: Update) -> None:
         """An update takes in all gradients that its module's ranks hold."""
-        owners = dict(update.owners)
         held = {unit: step for _, step, unit in self._held.pop(module, [])}
         # Exact mode adds in the order that it is told; otherwise in that of computation.
-        order = list(owners) if self._exact else list(held)
+        owners = dict(update.owners)
+        if not self._exact:
+            owners = {unit: self._computed[module, step, unit][0] for unit, step in held.items()}
+        order = list(owners)
         if set(held) != set(owners):
             raise InternalError(
                 f"update {update.version} of '{module}' names units {sorted(owners)}, its ranks "

@@ -81,7 +81,7 @@ class SimStage(Actor):
                 for (call,) in message.completions:
                     self._answer(call, turn)
             case Free():
-                self.world.blocks.free(self.token, message)
+                self.free(message)
             case Stop():
                 return True
             case _:

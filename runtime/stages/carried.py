@@ -8,8 +8,10 @@ import numpy as np
 
 from flowgraph.ir.graph import Stage
 from flowgraph.ir.types import SAMPLE, Field, RecordType
-from flowgraph.runtime.batch import Batch, Column
+from flowgraph.runtime.batch import Column
+from flowgraph.runtime.cells import Cells
 from flowgraph.runtime.failures import RecordMismatch
+from flowgraph.runtime.loose import LooseBatch
 from flowgraph.runtime.stages.faults import mismatch
 
 
@@ -20,28 +22,34 @@ def without(carried: Collection[str], type: RecordType) -> RecordType:
 
 def from_records(
     stage: Stage, type: RecordType, records: Sequence[Any], carried: Mapping[str, Column]
-) -> Batch:
-    """The user's records as a batch, with the carried columns beside. Raises StageFailed."""
+) -> LooseBatch:
+    """The user's records, settled, with the carried columns beside. Raises StageFailed."""
     samples = carried[SAMPLE.name].values
     try:
-        return beside(type, Batch.from_rows(without(carried, type), records), carried)
+        made = LooseBatch.of(without(carried, type), records)
+        for part in made.columns.values():
+            if isinstance(part, Cells):
+                part.require_plain()  # here its sample is known
+        return beside(type, made, carried)
     except RecordMismatch as error:
         raise mismatch(stage, samples.tolist(), error) from error
 
 
-def beside(type: RecordType, made: Batch, carried: Mapping[str, Column]) -> Batch:
+def beside(type: RecordType, made: LooseBatch, carried: Mapping[str, Column]) -> LooseBatch:
     """Both in the type's order. Raises RecordMismatch where a made field is not as long as a
     carried one whose ragged dim it has."""
-    whole = {**made.columns, **carried}
+    whole: dict[str, Column | Cells] = {**made.columns, **carried}
     kept = [field for field in type.fields if field.name in carried and field.ragged]
     for field in type.fields if kept else ():
         if field.name in made.columns:
             for other in kept:
                 _check_aligned(field, whole[field.name], other, whole[other.name])
-    return Batch(made.rows, {name: whole[name] for name in type.names})
+    return LooseBatch(made.rows, {name: whole[name] for name in type.names})
 
 
-def _check_aligned(field: Field, column: Column, other: Field, known: Column) -> None:
+def _check_aligned(
+    field: Field, column: Column | Cells, other: Field, known: Column | Cells
+) -> None:
     """Equal lengths in the ragged dims that both begin with."""
     shared = [a for a, b in zip(field.ragged, other.ragged, strict=False) if a == b]
     for level, dim in enumerate(shared):

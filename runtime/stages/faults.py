@@ -88,6 +88,18 @@ def mismatch(stage: Stage, samples: Sequence[int], error: RecordMismatch) -> Sta
     return StageFailed(stage.name, sample, what, at=declared(stage))
 
 
+def users_line(frames: Sequence[tuple[str, int]]) -> Location | None:
+    """The first of the frames (file, line; the innermost first) that is in the user's own files."""
+    return next(
+        (
+            Location(_typed(file), line)
+            for file, line in frames
+            if _is_users(file) and not _is_library(file)
+        ),
+        None,
+    )
+
+
 def declared(stage: Stage) -> Location | None:
     """The line where the user declared the stage, when known."""
     return None if stage.at == UNKNOWN else stage.at

@@ -18,12 +18,14 @@ from flowgraph.runtime import functions
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.failures import FunctionUnavailable
 from flowgraph.runtime.item import Item, members
+from flowgraph.runtime.loose import joined
 from flowgraph.runtime.stages.calls import CallPort
 from flowgraph.runtime.stages.episodes import Episodes
 from flowgraph.runtime.stages.faults import blamed, failure
 from flowgraph.runtime.stages.operators import (
     Credit,
     Filter,
+    Given,
     Map,
     Operator,
     Play,
@@ -31,26 +33,34 @@ from flowgraph.runtime.stages.operators import (
     Sink,
     Source,
     Units,
+    Unnest,
     Work,
     tabled_agents,
 )
 from flowgraph.runtime.stages.sources import Reader, order_seed, reader
+from flowgraph.runtime.topology import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HostResult:
     """What an item came to.
 
-    outputs: the task's output streams, a batch a unit. metrics: (sum, count) by name, among them
+    made: the task's output streams, a batch a unit, with the columns that their readers read; loose
+    where nothing in the task has read them. metrics: (sum, count) by name, among them
     `reward/<agent>`, the mean over a trajectory's calls, a trajectory counting once. kept: of a
     task before membership, the sample ids that passed its filters, in the item's order.
     dropped: (sample, reason) of samples that left the run.
     """
 
-    outputs: Mapping[str, list[Batch]]
+    made: Mapping[str, Given]
     metrics: Mapping[str, tuple[float, float]]
     kept: tuple[int, ...] = ()
     dropped: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def outputs(self) -> Mapping[str, list[Batch]]:
+        """The same, joined; anew at every look."""
+        return {name: [joined(one) for one in batches] for name, batches in self.made.items()}
 
 
 class HostTask:
@@ -58,6 +68,7 @@ class HostTask:
 
     def __init__(self, plan: Plan, task: Task, *, exact: bool, seed: int) -> None:
         self._graph = plan.graph
+        self._topology = Topology(plan)
         self._task = task
         self._exact = exact
         self._seed = seed
@@ -68,19 +79,29 @@ class HostTask:
     async def run(self, item: Item, port: CallPort) -> HostResult:
         """Raises StageFailed. May be called again while earlier items wait for their calls."""
         work = Work(item, port)
-        streams: dict[str, Units] = {
+        streams: dict[str, Given] = {
             name: [members(b, s) for b, s in zip(batches, item.samples, strict=True)]
             for name, batches in item.inputs.items()
         }
         for stage, operator in self._stages:
-            given = await operator.run(work, [streams[name] for name in stage.inputs])
+            if isinstance(operator, Unnest):
+                given: Sequence[Given] = [operator.items(streams[stage.inputs[0]])]
+            else:
+                given = await operator.run(work, [_read(streams, name) for name in stage.inputs])
             streams.update(zip(stage.outputs, given, strict=True))
         return HostResult(
-            outputs={name: streams[name] for name in self._task.outputs},
+            made={name: self._sent(name, streams[name]) for name in self._task.outputs},
             metrics=work.figures,
             kept=() if self._task.gated else _kept(work),
             dropped=tuple(sorted(work.dropped.items())),
         )
+
+    def _sent(self, stream: str, batches: Given) -> Given:
+        """The stream's batches without the columns that nobody can read."""
+        columns = self._topology.columns(stream)
+        if columns == self._graph.stream(stream).type.names:
+            return batches
+        return [batch.select(columns) for batch in batches]
 
     def source_size(self, variant: int) -> int | None:
         """Samples an epoch of the source that a variant reads here; None without a source.
@@ -99,7 +120,9 @@ class HostTask:
             return found.size
 
     def _operator(self, stage: Stage) -> Operator:
-        if stage.op in ("unnest", "group", "join"):
+        if stage.op == "unnest":
+            return Unnest(stage, self._graph)
+        if stage.op in ("group", "join"):
             return Reshape(stage, self._graph)
         if stage.function is None or stage.op not in (
             "source",
@@ -197,6 +220,13 @@ def _learners(graph: Graph, games: Stage) -> frozenset[str]:
         if made == games:
             learners.add(agent_of(games, stream))
     return frozenset(learners)
+
+
+def _read(streams: dict[str, Given], name: str) -> Units:
+    """A stream's batches, joined once for all stages that read them."""
+    batches = [joined(batch) for batch in streams[name]]
+    streams[name] = batches
+    return batches
 
 
 def _kept(work: Work) -> tuple[int, ...]:

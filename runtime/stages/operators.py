@@ -13,6 +13,7 @@ from flowgraph.ir.graph import Graph, Stage
 from flowgraph.ir.types import SAMPLE, RecordType
 from flowgraph.runtime.batch import Batch, Column
 from flowgraph.runtime.item import Item
+from flowgraph.runtime.loose import LooseBatch, Made
 from flowgraph.runtime.stages import reshape
 from flowgraph.runtime.stages.calls import CallPort
 from flowgraph.runtime.stages.carried import beside, from_records, without
@@ -20,10 +21,14 @@ from flowgraph.runtime.stages.credit import add_advantage
 from flowgraph.runtime.stages.episodes import Episodes
 from flowgraph.runtime.stages.faults import blamed, failure
 from flowgraph.runtime.stages.records import batch_of, columns, maker
+from flowgraph.runtime.stages.settled import Wanted, memory_of, settled, settled_columns
 from flowgraph.runtime.stages.sources import Reader
 
-Units = list[Batch]
+Units = Sequence[Batch]
 """A stream's batches, aligned with the item's units."""
+
+Given = Sequence[Made]
+"""What a stage made of them. Loose columns refer to nothing that anybody could change."""
 
 
 @dataclass(slots=True)
@@ -43,7 +48,7 @@ class Work:
 class Operator(Protocol):
     """A stage that can be run: batches of its input streams in, of its output streams out."""
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]: ...
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]: ...
 
 
 class Source:
@@ -53,16 +58,17 @@ class Source:
         self._stage = stage
         self._type = type
         self._reader_of = reader_of
+        self._wanted = Wanted.of(without((SAMPLE.name,), type))
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         reader = self._reader_of(work.item.variant)
         return [[self._read(reader, samples) for samples in work.item.samples]]
 
-    def _read(self, reader: Reader, samples: Sequence[int]) -> Batch:
+    def _read(self, reader: Reader, samples: Sequence[int]) -> LooseBatch:
         records = []
         for sample in samples:
             with blamed(self._stage, sample):
-                records.append(reader.read(sample))
+                records.append(settled(self._wanted, reader.read(sample)))
         key = {SAMPLE.name: Column("int64", np.array(samples, np.int64))}
         return from_records(self._stage, self._type, records, key)
 
@@ -83,25 +89,31 @@ class Map:
         self._make = maker(function)
         self._batched = bool(stage.attributes.get("batched", False))
         self._carried = (*type.key, *stage.attributes.get("keeps", ()))
+        self._made = without(self._carried, type)
+        self._wanted = Wanted.of(self._made)
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         change = self._whole if self._batched else self._each
         return [[change(batch) for batch in inputs[0]]]
 
-    def _each(self, batch: Batch) -> Batch:
+    def _each(self, batch: Batch) -> Made:
         made = []
+        ours = memory_of(batch)
         for row in batch.to_rows():
             with blamed(self._stage, row["sample"]):
-                made.append(self._function(self._make(row), **self._params))
+                fields = self._make(row)
+                # by no name of ours: what the function gave must be nobody's to count as fresh
+                made.append(settled(self._wanted, self._function(fields, **self._params), ours))
         carried = {name: batch[name] for name in self._carried}
         return from_records(self._stage, self._type, made, carried)
 
-    def _whole(self, batch: Batch) -> Batch:
+    def _whole(self, batch: Batch) -> Made:
         if batch.rows == 0:
             return Batch.empty(self._type)
         with blamed(self._stage, None):
-            given = self._function(columns(batch), **self._params)
-            made = batch_of(without(self._carried, self._type), given, batch.rows)
+            ours = memory_of(batch)
+            given = settled_columns(self._function(columns(batch), **self._params), ours)
+            made = batch_of(self._made, given, batch.rows)
             return beside(self._type, made, {name: batch[name] for name in self._carried})
 
 
@@ -123,13 +135,17 @@ class Filter:
         self._batched = bool(stage.attributes.get("batched", False))
         self._reads = frozenset(stage.attributes.get("reads", ()))
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
-        kept = [batch.take(self._mask(self._handed(batch))) for batch in inputs[0]]
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
+        kept = [self._kept(batch) for batch in inputs[0]]
         passed = _samples(kept)
         work.passed = passed if work.passed is None else work.passed & passed
         for sample in sorted(_samples(inputs[0]) - passed):
             work.dropped.setdefault(sample, f"filter '{self._stage.name}'")
         return [kept]
+
+    def _kept(self, batch: Batch) -> Batch:
+        mask = self._mask(self._handed(batch))
+        return batch if mask.all() else batch.take(mask)
 
     def _handed(self, batch: Batch) -> Batch:
         """The key and what the function reads: it then decides the same before a map."""
@@ -164,7 +180,7 @@ class Sink:
         self._make = maker(function)
         self._batched = bool(stage.attributes.get("batched", False))
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         for batch in inputs[0] if work.item.variant == 0 else []:
             if self._batched:
                 with blamed(self._stage, None):
@@ -184,7 +200,7 @@ class Credit:
         self._function = function
         self._params = params
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         return [[self._added(batch) for batch in inputs[0]]]
 
     def _added(self, batch: Batch) -> Batch:
@@ -196,14 +212,14 @@ class Credit:
 
 
 class Reshape:
-    """`unnest`, `group` and `join`: no code of the user's."""
+    """`group` and `join`: no code of the user's."""
 
     def __init__(self, stage: Stage, graph: Graph) -> None:
         self._stage = stage
         self._from = [graph.stream(name).type for name in stage.inputs]
         self._to = graph.stream(stage.outputs[0]).type
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         # An evaluation plays one trajectory a sample, which need not fill a group.
         sized = work.item.variant == 0
         return [[self._reshaped(batches, sized) for batches in zip(*inputs, strict=True)]]
@@ -211,8 +227,6 @@ class Reshape:
     def _reshaped(self, batches: Sequence[Batch], sized: bool) -> Batch:
         attributes = self._stage.attributes
         with blamed(self._stage, None):
-            if self._stage.op == "unnest":
-                return reshape.unnest(batches[0], self._from[0], self._to, attributes["dim"])
             if self._stage.op == "group":
                 return self._grouped(batches[0], int(attributes.get("size", 0)) * sized)
             return reshape.join(batches, self._from, self._to)
@@ -222,6 +236,24 @@ class Reshape:
             return reshape.group(batch, self._stage.attributes.get("by", ("sample",)), size)
         except reshape.UnevenGroup as uneven:  # knows the sample, which can be replayed
             raise failure(self._stage, uneven.sample, uneven) from uneven
+
+
+class Unnest:
+    """Samples to their items, which are taken as they come, joined or not."""
+
+    def __init__(self, stage: Stage, graph: Graph) -> None:
+        self._stage = stage
+        self._from = graph.stream(stage.inputs[0]).type
+        self._to = graph.stream(stage.outputs[0]).type
+
+    def items(self, batches: Given) -> Given:
+        """A batch of items for each of samples. Raises StageFailed."""
+        dim = self._stage.attributes["dim"]
+        with blamed(self._stage, None):
+            return [reshape.unnest(batch, self._from, self._to, dim) for batch in batches]
+
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
+        return [self.items(inputs[0])]
 
 
 class Play:
@@ -234,7 +266,7 @@ class Play:
         self._episodes = episodes
         self._params_of = params_of
 
-    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Units]:
+    async def run(self, work: Work, inputs: Sequence[Units]) -> Sequence[Given]:
         variant = work.item.variant
         outcome = await self._episodes.run(
             inputs[0], work.port, variant=variant, params=self._params_of(variant)

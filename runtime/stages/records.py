@@ -10,13 +10,18 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from flowgraph.ir.types import Field, RecordType
+from flowgraph.ir.types import Field, Ragged, RecordType
 from flowgraph.runtime.batch import Batch, Column
+from flowgraph.runtime.cells import Cells
+from flowgraph.runtime.column import Int64s, check_offsets
+from flowgraph.runtime.failures import RecordMismatch
+from flowgraph.runtime.loose import LooseBatch
 from flowgraph.runtime.rows import cells_of, locked
 
 Make = Callable[[dict[str, Any]], Any]
@@ -104,28 +109,65 @@ def columns(batch: Batch) -> dict[str, Any]:
     return given
 
 
-def batch_of(type: RecordType, given: Mapping[str, Any], rows: int) -> Batch:
-    """The batch that a `batched=True` function returned as columns, in the form of `columns`.
+def batch_of(type: RecordType, given: Mapping[str, Any], rows: int) -> LooseBatch:
+    """What a `batched=True` function returned as columns, settled, in the form of `columns`.
 
     Ragged fields may also come as one entry a row. Raises RecordMismatch as `Batch.from_rows`.
     """
-    flat = {f.name: f for f in type.fields if f.ragged and f"{f.name}.offsets" in given}
-    plain = tuple(field for field in type.fields if field.name not in flat)
+    flat = {f.name: _flat(f, given) for f in type.fields if f"{f.name}.offsets" in given}
+    whole = {f.name: _one_a_row(f, given[f.name]) for f in type.fields if _is_whole(f, given, rows)}
+    known = flat | whole
+    others = tuple(field for field in type.fields if field.name not in known)
     records = [_Row(given, i) for i in range(rows)]
-    batch = Batch.from_rows(RecordType(fields=plain, key=()), records)
-    whole = {name: _flat_column(field, given) for name, field in flat.items()}
-    ordered = {name: whole.get(name) or batch.columns[name] for name in type.names}
-    return Batch(rows, ordered)
+    made = LooseBatch.of(RecordType(fields=others, key=()), records)
+    ordered = {name: known.get(name) or made.columns[name] for name in type.names}
+    for name, part in ordered.items():
+        if part.rows != rows:
+            raise ValueError(f"column '{name}' has {part.rows} rows, expects {rows}")
+        if isinstance(part, Cells):
+            part.require_plain()
+    return LooseBatch(rows, ordered)
 
 
-def _flat_column(field: Field, given: Mapping[str, Any]) -> Column:
+def _is_whole(field: Field, given: Mapping[str, Any], rows: int) -> bool:
+    """Whether a field without ragged dims came as one array, [rows, *fixed]."""
+    value = given.get(field.name)
+    return (
+        isinstance(value, np.ndarray)
+        and not field.ragged
+        and field.dtype != "str"
+        and value.ndim == 1 + len(field.dims)
+        and len(value) == rows
+    )
+
+
+def _flat(field: Field, given: Mapping[str, Any]) -> Column | Cells:
+    """A ragged field from its flat values and its offsets."""
     levels = [f"{field.name}.offsets{level or ''}" for level in range(len(field.ragged))]
     offsets = tuple(np.asarray(given[name], dtype=np.int64) for name in levels)
-    fixed = Field(name=field.name, dtype=field.dtype, dims=field.dims[len(levels) :])
-    values = Batch.from_rows(
-        RecordType(fields=(fixed,), key=()), [{field.name: v} for v in given[field.name]]
-    )
-    return Column(field.dtype, values[field.name].values, offsets)
+    inner = Field(name=field.name, dtype=field.dtype, dims=field.dims[len(levels) :])
+    return _parted(_one_a_row(inner, given[field.name]), offsets)
+
+
+def _one_a_row(field: Field, values: Any) -> Column | Cells:
+    """Values of a field without ragged dims, [N, *fixed]: an array is checked as one row of N."""
+    if isinstance(values, np.ndarray) and field.dtype != "str":
+        as_one = Field(name=field.name, dtype=field.dtype, dims=(Ragged("rows"), *field.dims))
+        try:
+            one = LooseBatch.of(RecordType(fields=(as_one,), key=()), [{field.name: values}])
+            return _parted(one.columns[field.name], ())
+        except RecordMismatch:
+            pass  # row by row finds out which
+    records = [{field.name: value} for value in values]
+    return LooseBatch.of(RecordType(fields=(field,), key=()), records).columns[field.name]
+
+
+def _parted(part: Column | Cells, offsets: tuple[Int64s, ...]) -> Column | Cells:
+    """The same values, parted by other offsets. Raises ValueError where they do not fit."""
+    if isinstance(part, Column):
+        return Column(part.dtype, part.values, offsets)
+    check_offsets(offsets, part.shape[0])
+    return replace(part, offsets=offsets)
 
 
 class _Row(Mapping[str, Any]):

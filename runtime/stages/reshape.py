@@ -4,17 +4,20 @@ Each looks at the declared output type and at which ragged dims a field has gain
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from flowgraph.ir.errors import InternalError
 from flowgraph.ir.types import RecordType
 from flowgraph.runtime.batch import Batch, Column
+from flowgraph.runtime.cells import Cells
 from flowgraph.runtime.column import Int64s, bounds_of
+from flowgraph.runtime.loose import LooseBatch, Made
 
 
-def unnest(batch: Batch, source: RecordType, type: RecordType, dim: str) -> Batch:
-    """One row an entry of the ragged `dim`: N samples to 0..n items each, in order.
+def unnest(batch: Made, source: RecordType, type: RecordType, dim: str) -> LooseBatch:
+    """One row an entry of the ragged `dim`: N samples to 0..n items each, in order, no value moved.
 
     A field whose outermost dim is `dim` loses it; `item` counts from 0 within its sample; any
     other field of the output is repeated for each of the sample's items.
@@ -22,19 +25,23 @@ def unnest(batch: Batch, source: RecordType, type: RecordType, dim: str) -> Batc
     fields = [f.name for f in source.fields if f.ragged[:1] == (dim,)]
     if not fields:
         raise InternalError(f"unnest: no field has '{dim}' as its outermost ragged dim")
-    bounds = batch[fields[0]].offsets[0]
+    parts = batch.columns
+    bounds = parts[fields[0]].offsets[0]
     sizes = np.diff(bounds)
     parent = np.repeat(np.arange(batch.rows), sizes)
-    columns: dict[str, Column] = {}
+    columns: dict[str, Column | Cells] = {}
     for field in type.fields:
         if field.name == "item":
             columns["item"] = Column("int64", np.arange(bounds[-1]) - bounds[:-1][parent])
-        elif field.name in fields:
-            column = batch[field.name]
-            columns[field.name] = Column(column.dtype, column.values, column.offsets[1:])
+            continue
+        part = parts[field.name]
+        if field.name not in fields:
+            columns[field.name] = (part.column() if isinstance(part, Cells) else part).take(parent)
+        elif isinstance(part, Cells):
+            columns[field.name] = replace(part, offsets=part.offsets[1:])
         else:
-            columns[field.name] = batch[field.name].take(parent)
-    return Batch(int(bounds[-1]), columns)
+            columns[field.name] = Column(part.dtype, part.values, part.offsets[1:])
+    return LooseBatch(int(bounds[-1]), columns)
 
 
 def ranked(batch: Batch, by: Sequence[str]) -> Int64s:

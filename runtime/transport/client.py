@@ -80,6 +80,10 @@ class BlockClient:
         """The most that may be on the wire for the fetches that run now."""
         return sum(fetch.window for fetch in self._running.values()) * CHUNK
 
+    def also_wake_on(self, fd: int) -> None:
+        """`turn` ends its waiting when this descriptor is readable, too."""
+        self._poller.register(fd, zmq.POLLIN)
+
     def start(self, source: Source, into: memoryview, received: int = 0) -> int:
         """Fetch the block into writable memory of its size; the fetch's number, for `turn`.
 
@@ -108,8 +112,9 @@ class BlockClient:
         now = self._clock()
         due = min((fetch.due() for fetch in self._running.values()), default=None)
         wait = timeout_ms if due is None else min(timeout_ms, int((due - now) * 1000.0) + 1)
-        for socket, _ in self._poller.poll(max(0, wait)):
-            self._drain(socket)
+        for ready, _ in self._poller.poll(max(0, wait)):
+            if not isinstance(ready, int):  # a descriptor has nothing for us
+                self._drain(ready)
         for fetch in list(self._running.values()):
             self._act(fetch, fetch.tick(self._clock()))
         self._begin()

@@ -20,6 +20,10 @@ from flowgraph.runtime.transport.chunks import CHUNK, DIGEST, chunks_in, span
 from flowgraph.runtime.transport.failures import BlockCorrupt, FetchRefused, PeerLost
 from flowgraph.runtime.transport.wire import Close, Credit, Open, Opened, Refused
 
+DEAF_S = 1.0
+"""Longer past the time at which a fetch is to be looked at, and nobody could: the process was
+stopped, or its other threads let none run."""
+
 
 class Phase(Enum):
     OPENING = "opening"
@@ -135,9 +139,16 @@ class Fetch:
         return [Say(Credit(**self._window()))] if self._should_tell() else []
 
     def tick(self, now: float) -> list[Action]:
-        """Time went by. Call it at `due` or later."""
+        """Time went by. Call it at `due` or later, when what has come was taken.
+
+        Time in which nobody looked is not held against the peer.
+        """
         if self.over:
             return []
+        deaf = now - self.due()
+        if deaf > DEAF_S:
+            self._progress += deaf
+            self._asked += deaf
         if now - self._progress >= self.limits.patience_s:
             had = f"{self.received} of {self.chunks} chunks had come"
             return self._fail(

@@ -2,13 +2,14 @@
 
 Guarantees: a block of another node is fetched once while anybody here looks at it; its bytes count
 from before the first is asked for until the last view of them is gone; every fetch ends, with all
-its bytes or a named error (see `receiving.Limits`).
+its bytes or a named error (see `receiving.Limits`), and goes on while its reader computes.
 Assumes: whoever reads holds a lease, so that the block is not freed meanwhile.
 """
 
+import select
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,9 @@ from flowgraph.ir.errors import RunFailed
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.incarnation import process_of
 from flowgraph.runtime.pool import Handle
-from flowgraph.runtime.transport.client import PATIENT, BlockClient, Source
+from flowgraph.runtime.transport.client import PATIENT, Source
 from flowgraph.runtime.transport.failures import BlockUnreachable
+from flowgraph.runtime.transport.fetcher import Fetcher
 from flowgraph.runtime.transport.keys import Keyring
 from flowgraph.runtime.transport.porter import porter_of
 from flowgraph.runtime.transport.receiving import Limits
@@ -37,6 +39,24 @@ class Nodes:
     porters: Mapping[str, str]
 
 
+@dataclass(slots=True, eq=False)
+class Arrival:
+    """Blocks for one reader; they stay while this lives. missing: porters, by block to come."""
+
+    copies: dict[Block, Bytes] = field(default_factory=dict)
+    missing: dict[Block, str] = field(default_factory=dict)
+    error: RunFailed | None = None
+
+
+@dataclass(slots=True)
+class _Coming:
+    """A block on its way, and who waits for it."""
+
+    block: Block
+    memory: Bytes
+    readers: list[Arrival] = field(default_factory=list)
+
+
 class Remote:
     """One worker's copies of other nodes' blocks. here: its node. budget: bytes of them all."""
 
@@ -45,53 +65,91 @@ class Remote:
     ) -> None:
         self._here = here
         self._nodes = nodes
-        self._budget = budget
-        self._client = BlockClient(keyring, limits=limits)
+        self.budget = budget
+        self._fetcher = Fetcher(keyring, limits)
         self._copies: weakref.WeakValueDictionary[Block, Bytes] = weakref.WeakValueDictionary()
+        self._coming: dict[Block, _Coming] = {}
+        self._fetches: dict[int, _Coming] = {}
         self.used = 0
         self.fetched = 0
+
+    def fileno(self) -> int:
+        """Readable when something arrived, for `look` to take."""
+        return self._fetcher.fileno()
+
+    @property
+    def kept(self) -> dict[Block, int]:
+        """Bytes of the copies that are here, by block."""
+        return {block: memory.nbytes for block, memory in self._copies.items()}
 
     def elsewhere(self, handle: Handle) -> bool:
         """Whether the block lives on another node."""
         return self._node(handle) != self._here
 
     def fits(self, handles: Sequence[Handle]) -> bool:
-        """Whether the budget has room now for those that are not here yet."""
+        """Whether the budget has room now for those that are neither here nor on their way."""
         missing = {_block(handle): handle.nbytes for handle in handles if self._lacks(handle)}
-        return self.used + sum(missing.values()) <= self._budget
+        return self.used + sum(missing.values()) <= self.budget
+
+    def fetch(self, handles: Sequence[Handle]) -> Arrival:
+        """Begin to fetch those that are not here; never waits."""
+        arrival = Arrival()
+        for handle in handles:
+            block = _block(handle)
+            copy = self._copies.get(block)
+            if copy is None:
+                coming = self._coming.get(block) or self._begin(handle)
+                if block not in arrival.missing:
+                    arrival.missing[block] = porter_of(self._node(handle))
+                    coming.readers.append(arrival)
+                copy = coming.memory
+            arrival.copies[block] = copy
+        return arrival
+
+    def look(self) -> None:
+        """Take what has arrived; never waits."""
+        for ended in self._fetcher.ended():
+            coming = self._fetches.pop(ended.fetch)
+            del self._coming[coming.block]
+            if ended.error is None:
+                self._copies[coming.block] = coming.memory
+            for reader in coming.readers:
+                del reader.missing[coming.block]
+                reader.error = reader.error or ended.error
+
+    def is_here(self, arrival: Arrival) -> bool:
+        """Whether all of it has come, as of the last `look`. Raises BlockUnreachable."""
+        error = arrival.error
+        if error is not None:
+            raise BlockUnreachable(str(error), hint=error.hint) from error
+        return not arrival.missing
 
     def open(self, handle: Handle) -> Batch:
         """The batch, read-only; see `open_all` for what it raises."""
         return self.open_all([handle])[0]
 
     def open_all(self, handles: Sequence[Handle]) -> list[Batch]:
-        """The batches, once all of them are here. Raises BlockUnreachable."""
-        blocks = map(_block, handles)
-        copies = {block: self._copies[block] for block in blocks if block in self._copies}
-        running: dict[int, Block] = {}
-        for handle in handles:
-            block = _block(handle)
-            if block not in copies:
-                copies[block] = self._room(handle)
-                running[self._client.start(self._source(handle), copies[block].data)] = block
-        self._wait(running)
-        self._copies.update(copies)
+        """The batches; waits for those that are not here. Raises BlockUnreachable."""
+        arrival = self.fetch(handles)
+        self._wait(arrival)
         return [
-            Batch.read(handle.layout, copies[_block(handle)].data.toreadonly())
+            Batch.read(handle.layout, arrival.copies[_block(handle)].data.toreadonly())
             for handle in handles
         ]
 
     def close(self) -> None:
-        self._client.close()
+        self._fetcher.close()
 
-    def _wait(self, running: dict[int, Block]) -> None:
-        error: RunFailed | None = None
-        while running:
-            for ended in self._client.turn(1000):
-                del running[ended.fetch]
-                error = error or ended.error
-        if error is not None:
-            raise BlockUnreachable(str(error), hint=error.hint) from error
+    def _wait(self, arrival: Arrival) -> None:
+        while not self.is_here(arrival):
+            select.select([self], [], [])
+            self.look()
+
+    def _begin(self, handle: Handle) -> _Coming:
+        coming = _Coming(_block(handle), self._room(handle))
+        self._coming[coming.block] = coming
+        self._fetches[self._fetcher.start(self._source(handle), coming.memory.data)] = coming
+        return coming
 
     def _room(self, handle: Handle) -> Bytes:
         memory = np.empty(handle.nbytes, np.uint8)
@@ -104,7 +162,8 @@ class Remote:
         self.used -= nbytes
 
     def _lacks(self, handle: Handle) -> bool:
-        return self.elsewhere(handle) and _block(handle) not in self._copies
+        block = _block(handle)
+        return self.elsewhere(handle) and block not in self._copies and block not in self._coming
 
     def _node(self, handle: Handle) -> str:
         worker, _ = process_of(handle.owner)

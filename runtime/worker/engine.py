@@ -19,6 +19,7 @@ from flowgraph.runtime.messages import (
     Stop,
     Stopped,
 )
+from flowgraph.runtime.topology import Topology
 from flowgraph.runtime.trainer.build import build_module
 from flowgraph.runtime.trainer.saving import load
 from flowgraph.runtime.worker.link import Line
@@ -31,14 +32,23 @@ def run_engine(spec: WorkerSpec, plan: Plan, link: Line, pid: int) -> None:
     EngineWorker(spec, plan, link).serve(pid)
 
 
-def make_engine(plan: Plan, group_name: str, *, exact: bool, restore: str = "") -> TorchEngine:
-    """The engine of a group, with the module's first weights or those of a checkpoint."""
+def make_engine(
+    plan: Plan, group_name: str, *, exact: bool, restore: str = "", replaces: bool = False
+) -> TorchEngine:
+    """The engine of a group, with the module's first weights or those of a checkpoint.
+
+    replaces: it takes a lost one's place, when its attempt's checkpoint may be old and gone; then
+    present weights come before any call.
+    """
     group = plan.group(group_name)
     graph = plan.graph
     module = build_module(graph.module(group.module), graph.root, graph.seed)
-    saved = Path(restore) / f"{group.module}.safetensors"
-    if restore and saved.exists():  # a module that is not trained keeps its first weights
-        load(module, saved)
+    if restore and group.module in Topology(plan).trained_modules():
+        try:
+            load(module, Path(restore) / f"{group.module}.safetensors")
+        except FileNotFoundError:
+            if not replaces:
+                raise
     return TorchEngine(module, slots=group.slots, max_length=group.max_length, exact=exact)
 
 
@@ -48,7 +58,13 @@ class EngineWorker:
     def __init__(self, spec: WorkerSpec, plan: Plan, link: Line) -> None:
         self._spec = spec
         self._link = link
-        self._engine = make_engine(plan, spec.group, exact=spec.exact, restore=spec.restore)
+        self._engine = make_engine(
+            plan,
+            spec.group,
+            exact=spec.exact,
+            restore=spec.restore,
+            replaces=spec.incarnation > 0,
+        )
         self._store = store_of(spec, plan)
         self._origins: dict[int, tuple[str, int]] = {}
         self._next = 0

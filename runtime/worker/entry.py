@@ -21,11 +21,8 @@ from flowgraph.runtime.transport.failures import BlockUnreachable
 from flowgraph.runtime.worker.engine import run_engine
 from flowgraph.runtime.worker.gang import run_gang
 from flowgraph.runtime.worker.link import Link
-from flowgraph.runtime.worker.spec import ORPHANED, WorkerSpec
+from flowgraph.runtime.worker.spec import ORPHANED, UNREACHABLE, WorkerSpec
 from flowgraph.runtime.worker.stage import run_stage
-
-UNREACHABLE = 75
-"""Exit status of a worker that could not read another node's block (EX_TEMPFAIL)."""
 
 KINDS = {"stage": run_stage, "engine": run_engine, "gang": run_gang}
 

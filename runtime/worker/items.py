@@ -3,6 +3,7 @@
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.item import Item
 from flowgraph.runtime.messages import PlainHandle, Run
+from flowgraph.runtime.worker.leases import name_of
 from flowgraph.runtime.worker.output import Store
 
 
@@ -12,15 +13,14 @@ def blocks_of(run: Run) -> list[PlainHandle]:
 
 
 def item_of(run: Run, store: Store) -> Item:
-    """The item, with each unit's rows of every stream that it reads."""
+    """The item, with each unit's rows of every stream that it reads: see `Arrivals`, `Leases`."""
+    store.leases.begin(run.item, map(name_of, blocks_of(run)))
     inputs: dict[str, tuple[Batch, ...]] = {}
-    here = store.bring(blocks_of(run))  # held until the item's own views of it are made
     for stream, per_unit in run.inputs.items():
         inputs[stream] = tuple(
             store.open_unit(handles, samples)
             for handles, samples in zip(per_unit, run.samples, strict=True)
         )
-    del here
     return Item(
         id=run.item,
         task=run.task,

@@ -1,10 +1,11 @@
 """A worker's side of the pool: writes wait for room, reads are zero-copy views.
 
 Law 4: a full segment makes its producer wait; nothing is dropped for space. While it waits, a
-worker goes on handling messages, `Free` among them.
+worker goes on handling messages, `Free` among them. What an item reads stays where it is until the
+item has ended and no view of it is left (`leases.py`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,19 @@ from flowgraph.ir.plan import Plan
 from flowgraph.runtime.batch import ALIGN, Batch, aligned
 from flowgraph.runtime.column import Column
 from flowgraph.runtime.item import members
+from flowgraph.runtime.loose import Made
 from flowgraph.runtime.messages import Free, PlainHandle
 from flowgraph.runtime.nodes import nodes_of
 from flowgraph.runtime.pool import Handle, Reader, Segment
 from flowgraph.runtime.transport.keys import Keyring
 from flowgraph.runtime.transport.receiving import Limits
 from flowgraph.runtime.transport.remote import Nodes, Remote
+from flowgraph.runtime.worker.leases import Leases
 from flowgraph.runtime.worker.spec import WorkerSpec
 
-Wait = Callable[[], None]
-"""Handles messages until something changed; called while there is no room."""
+Wait = Callable[[str, int], None]
+"""Handles messages until something was freed; called with the stream and bytes of a block for which
+there is no room."""
 
 
 class Store:
@@ -30,7 +34,7 @@ class Store:
 
     spill: on disk, for what finds no room. What is written there waits longer than all that is in
     memory, where records are taken in the order they were made; it is read from where it is.
-    remote: blocks of other nodes.
+    remote: copies of other nodes' blocks.
     """
 
     def __init__(
@@ -46,12 +50,14 @@ class Store:
         self._owner = owner
         self._segment = Segment(owner, budget, fd=fd, pid=pid)
         self._spill = spill
-        self._remote = remote
+        self.remote = remote
         self._apart: Segment | None = None
         self._reader = Reader()
         self._mine: dict[tuple[int, int], tuple[Segment, Handle]] = {}
+        self.leases = Leases(self._reader.views)
+        self.freed = 0  # `Free` messages that were taken
 
-    def write(self, batch: Batch, stream: str, wait: Wait) -> PlainHandle:
+    def write(self, batch: Made, stream: str, wait: Wait) -> PlainHandle:
         """The block's handle, once there was room for it."""
         spill = self._spill
         if spill is None or not spill.holds(batch.layout()[1]):
@@ -68,7 +74,7 @@ class Store:
         return self._write((self._apart,), batch, stream, wait)
 
     def _write(
-        self, segments: Sequence[Segment], batch: Batch, stream: str, wait: Wait
+        self, segments: Sequence[Segment], batch: Made, stream: str, wait: Wait
     ) -> PlainHandle:
         """Into the first that has room."""
         while True:
@@ -77,9 +83,10 @@ class Store:
                 if handle is not None:
                     self._mine[(handle.offset, handle.generation)] = (segment, handle)
                     return handle.to_plain()
-            wait()
+            wait(stream, batch.layout()[1])
 
     def free(self, message: Free) -> None:
+        self.freed += 1
         for block in message.blocks:
             segment, handle = self._mine.pop(block)
             segment.free(handle)
@@ -87,22 +94,9 @@ class Store:
     def open(self, handle: PlainHandle) -> Batch:
         """A block of this node as views of its memory, one of another node as a copy."""
         found = Handle.from_plain(handle)
-        if self._remote is not None and self._remote.elsewhere(found):
-            return self._remote.open(found)
+        if self.remote is not None and self.remote.elsewhere(found):
+            return self.remote.open(found)
         return self._reader.open(found)
-
-    def bring(self, handles: Iterable[PlainHandle]) -> list[Batch]:
-        """Fetch what lives on other nodes, all at once; it stays while the batches do."""
-        remote = self._remote
-        if remote is None:
-            return []
-        found = map(Handle.from_plain, handles)
-        return remote.open_all([handle for handle in found if remote.elsewhere(handle)])
-
-    def fits(self, handles: Iterable[PlainHandle]) -> bool:
-        """Whether there is room now for what must be fetched to open these."""
-        remote = self._remote
-        return remote is None or remote.fits([Handle.from_plain(handle) for handle in handles])
 
     def open_unit(self, handles: Sequence[PlainHandle], samples: Sequence[int]) -> Batch:
         """A unit's rows; blocks of a filter's task may hold other samples' rows too."""

@@ -6,6 +6,9 @@ from typing import Any
 
 from flowgraph.runtime.incarnation import token_of
 
+UNREACHABLE = 75
+"""Exit status of a worker that could not read another node's block (EX_TEMPFAIL)."""
+
 ORPHANED = 76
 """Exit status of a worker that found a process gone whose records it was to read."""
 

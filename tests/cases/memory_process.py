@@ -26,7 +26,7 @@ def main(items: int, item_bytes: int, budget: int, spill_bytes: int, folder: str
         spill = Segment("producer-0", spill_bytes, fd=fd, pid=os.getpid(), on_disk=True)
     store = Store("producer-0", budget, spill=spill)
 
-    def wait() -> None:
+    def wait(_: str, __: int) -> None:
         print("full", flush=True)
         offset, generation = map(int, sys.stdin.readline().split())
         store.free(Free(blocks=((offset, generation),)))

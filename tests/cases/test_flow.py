@@ -14,7 +14,7 @@ from tests.runs import running
 from tests.runtime.orchestrator.world import Kill
 
 LETTERS = running.GRAPHS / "letters.py"
-DEADLY = running.GRAPHS / "deadly.py"
+POISONED = running.GRAPHS / "poisoned.py"
 
 
 class AllProducers:
@@ -53,15 +53,15 @@ def test_f1_when_every_producer_of_a_stream_is_killed_others_take_their_place(
 def test_f1_when_producers_die_again_and_again_the_run_ends_naming_stage_exit_and_last_item(
     tmp_path: Path,
 ) -> None:
-    plan = running.plan_of(DEADLY, {"dies_at": "13"}, {"host.replicas": 2})
+    plan = running.plan_of(POISONED, {"bad": "13", "how": "exits"}, {"host.replicas": 2})
     began = time.monotonic()
     with pytest.raises(RunAborted) as caught:
         running.run(plan, tmp_path / "run", exact=True, restarts=3)
     assert time.monotonic() - began < 120.0
     assert "stage 'lines, check'" in caught.value.what
     assert "exited with status 7" in caught.value.what
-    assert "while it held samples" in caught.value.what
-    assert "13" in caught.value.what
+    assert "while it held sample 13 and nothing else" in caught.value.what
+    assert caught.value.sample == 13
 
 
 def lost_at(event: int, worker: str) -> Kill:

@@ -104,6 +104,13 @@ def test_a_restart_is_told_with_its_cause(capsys: Capture) -> None:
     assert said[-1] == "2 workers ready again; 4 steps in all"
 
 
+def test_a_run_that_may_spill_says_how_much_at_its_start(capsys: Capture) -> None:
+    lines = Lines(Tracker(Clock()), to_stderr=False, now=Clock())
+    lines.observe(RunStarted(steps=4, pool_bytes=64 << 20, spill_bytes=20_000_000_000))
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "each worker may keep 64 MiB in memory and 20 GB on disk of its records"
+
+
 def test_an_evaluation_says_whose_weights_it_looked_at() -> None:
     assert evaluation_line(evaluation(50)).startswith("evaluation held-out, after step 50: ")
 

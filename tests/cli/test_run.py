@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from flowgraph.cli.failure import replay_command
+from flowgraph.cli.failure import explain, replay_command
 from flowgraph.cli.options import Request
+from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.orchestrator.events import Abort
+from flowgraph.runtime.shell import RunAborted, RunInterrupted
 from tests.cli.commands import COUNTING, call, contents
 from tests.cli.test_progress import DOCUMENTED
 
@@ -169,3 +172,31 @@ def test_the_replay_command_keeps_what_the_run_was_asked_for() -> None:
         "flowgraph run 'my graph.py:build' --set batch=4 --set 'name=a b' --cluster c.yaml "
         "--pin lm.ranks=2 --exact --reference --only 7"
     )
+
+
+def test_a_sample_of_an_evaluation_is_not_replayed_as_one_of_training(tmp_path: Path) -> None:
+    for error in (_of_a_stage(evaluating=True), _of_a_worker(training=False)):
+        explain(error, tmp_path, Request(target="g.py"), exact=False)
+        assert "where: in an evaluation, which puts no sample aside" in error.__notes__
+        assert "replay: flowgraph run g.py --reference" in error.__notes__
+    for error in (_of_a_stage(evaluating=False), _of_a_worker(training=True)):
+        explain(error, tmp_path, Request(target="g.py"), exact=False)
+        assert error.__notes__[-1] == "replay: flowgraph run g.py --reference --only 2"
+
+
+def _of_a_stage(*, evaluating: bool) -> StageFailed:
+    error = StageFailed("play", 2, "ValueError: no", trace="")
+    error.evaluating = evaluating
+    return error
+
+
+def _of_a_worker(*, training: bool) -> RunAborted:
+    return RunAborted(Abort(what="it failed", stage="play", sample=2, training=training))
+
+
+def test_who_ends_a_run_is_told_how_it_goes_on(tmp_path: Path) -> None:
+    for reference in (False, True):
+        error = RunInterrupted("interrupted")
+        explain(error, tmp_path / "a b", Request(target="g.py"), exact=False, reference=reference)
+        told = f"go on: flowgraph resume '{tmp_path / 'a b'}'" in getattr(error, "__notes__", [])
+        assert told is not reference

@@ -5,12 +5,13 @@ import select
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import flowgraph as fg
 from flowgraph.ir.cluster import Cluster, DeviceKind, Node
 from flowgraph.ir.plan import Plan
 from flowgraph.passes import compile_graph
+from flowgraph.runtime.launch.local import LocalLauncher
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import Progress, RunResult
 from flowgraph.runtime.supervise import run_plan
@@ -23,6 +24,35 @@ TWO_CORES = Cluster(
     kinds=(DeviceKind(name="core", kind="cpu", slots=16),),
     nodes=(Node(name="local", device="core", devices=2, cores=2, memory_bytes=8 << 30),),
 )
+
+
+class KeptLauncher(LocalLauncher):
+    """Its process that has imported torch serves later runs too: seconds of each test."""
+
+    _kept: ClassVar["KeptLauncher | None"] = None
+
+    @classmethod
+    def take(cls) -> "KeptLauncher":
+        """The one of this test process, anew when the environment is another."""
+        if cls._kept is not None and cls._kept.environment != _environment():
+            cls._kept._end()
+            cls._kept = None
+        if cls._kept is None:
+            cls._kept = cls()
+        return cls._kept
+
+    def __init__(self) -> None:
+        self.environment = _environment()
+        super().__init__()
+
+    def close(self, grace_s: float = 0.0) -> None:
+        self._let_end(grace_s)
+        self.clear()
+
+
+def _environment() -> dict[str, str]:
+    """What the forked ones inherit, less the name of the test."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 def plan_of(
@@ -46,7 +76,7 @@ def run(
     quarantine: int = 0,
     observe: Callable[[Progress], None] = lambda _: None,
 ) -> RunResult:
-    """Real processes, ended when this returns."""
+    """Real processes, ended when this returns, but for the one that they are forked from."""
     options = RunOptions(
         run_dir=str(folder),
         steps=steps,
@@ -59,7 +89,7 @@ def run(
         retries=retries,
         quarantine=quarantine,
     )
-    return run_plan(plan, options, observe)
+    return run_plan(plan, options, observe, KeptLauncher.take)
 
 
 def all_end(pids: Sequence[int], within_s: float = 10.0) -> bool:

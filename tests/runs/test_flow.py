@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from flowgraph.ir.errors import RunFailed
+from tests.runs.command import COMMAND
 from tests.runs.reference_process import reference
 from tests.runs.running import GRAPHS, ROOT, plan_of, run
-from tests.runs.test_resume import COMMAND
 
 LETTERS = GRAPHS / "letters.py"
 

@@ -91,6 +91,45 @@ def test_a_worker_stopped_while_it_loads_or_ends_is_lost_after_the_liveness(
         assert "gave no sign of life" in restarts[-1].cause
 
 
+@pytest.mark.parametrize(
+    ("worker", "told"),
+    [
+        ("player.gang-0", "worker player.gang-0 gave no sign of life for"),
+        pytest.param("host-0", "worker host-0 gave no sign", marks=pytest.mark.soak),
+    ],
+)
+def test_a_worker_stopped_before_it_is_ready_is_lost_long_before_all_the_time_that_it_may_take(
+    worker: str, told: str, whole: RunResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[int] = []
+
+    class StoppedAtStart(Shell):
+        def _drain(self, timeout_ms: int) -> None:
+            pid = self._launcher.pids.get(worker)
+            if pid is not None and not stopped:
+                stopped.append(pid)
+                os.kill(pid, signal.SIGSTOP)
+            super()._drain(timeout_ms)
+
+    restarts: list[Restarted] = []
+
+    def watch(progress: Progress) -> None:
+        if isinstance(progress, Restarted):
+            restarts.append(progress)
+
+    monkeypatch.setattr(supervise, "Shell", StoppedAtStart)
+    monkeypatch.setattr(hangs, "STARTING_PATIENCE", 2.0)
+    began = time.monotonic()
+    result = run(
+        games(), tmp_path / "run", exact=True, restarts=1, liveness_s=LIVENESS_S, observe=watch
+    )
+    assert time.monotonic() - began < 120.0
+    assert result.weights_digest == whole.weights_digest
+    (restart,) = restarts
+    assert told in restart.cause
+    assert "while it started (was it stopped?)" in restart.cause
+
+
 def test_when_the_process_that_starts_workers_is_stopped_a_lost_worker_ends_the_run_with_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from flowgraph.runtime.journal_reader import read_messages, read_story
 from flowgraph.runtime.messages import Ready, Run, Stopped
+from tests.runs.command import start, wait_for
 from tests.runs.running import GRAPHS, plan_of, run
-from tests.runs.test_resume import start, wait_for
 
 LETTERS = GRAPHS / "letters.py"
 

@@ -18,7 +18,8 @@ from flowgraph.ir.cluster import Cluster, DeviceKind, Node
 from flowgraph.ir.errors import RunFailed
 from flowgraph.ir.plan import Plan
 from flowgraph.passes import compile_graph
-from flowgraph.runtime.launch import local
+from flowgraph.runtime.journal_reader import read_messages
+from flowgraph.runtime.messages import Fetching
 from flowgraph.runtime.nodes import nodes_of
 from flowgraph.runtime.options import RunOptions
 from flowgraph.runtime.progress import (
@@ -29,7 +30,6 @@ from flowgraph.runtime.progress import (
     WorkerStarted,
 )
 from flowgraph.runtime.supervise import run_plan
-from flowgraph.runtime.worker import entry
 from tests.runs.running import GRAPHS, TWO_CORES, run
 
 AMID_S = 1.0
@@ -77,7 +77,8 @@ def test_two_nodes_train_the_same_weights_as_one(
     names = [worker["name"] for worker in result.workers]
     assert {"porter:left", "porter:right"} <= set(names)
     for worker in result.workers:
-        assert worker["pid"] == os.getpid() or not Path(f"/proc/{worker['pid']}").exists()
+        stays = worker["name"] in ("orchestrator", "zygote")  # here, for the next run
+        assert stays or not Path(f"/proc/{worker['pid']}").exists()
     for name in ("porter:left", "porter:right"):
         assert (tmp_path / "run" / "logs" / f"{name}.log").read_text() == ""
 
@@ -183,9 +184,8 @@ def test_a_porter_that_hangs_is_replaced_once_its_readers_gave_up(
     result = run_plan(apart, options, hang)
     assert result.weights_digest == alone[graph].weights_digest
     assert "could not read a block of another node" in causes[0]
+    told = [m for *_, m in read_messages(tmp_path / "run") if isinstance(m, Fetching)]
+    if graph == "letters":  # an engine waits for weights, which is no item
+        assert told[0].porters == (f"porter:{porter}",)
     now = {worker["name"]: worker["pid"] for worker in result.workers}
     assert now[f"porter:{porter}"] != hung[0]
-
-
-def test_the_launcher_and_the_workers_mean_the_same_exit_status() -> None:
-    assert local.UNREACHABLE == entry.UNREACHABLE

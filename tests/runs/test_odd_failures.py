@@ -15,8 +15,8 @@ from flowgraph.runtime.run_directory import RunDirectory
 from flowgraph.runtime.run_lock import RunLock, holder
 from flowgraph.runtime.scratch import LOCK, sweep
 from flowgraph.runtime.shell import RunAborted
+from tests.runs.command import COMMAND, members, start, wait_for
 from tests.runs.running import GRAPHS, ROOT, all_end, plan_of, run
-from tests.runs.test_resume import COMMAND, members, start, wait_for
 
 LETTERS = str(GRAPHS / "letters.py")
 ODD = GRAPHS / "odd.py"
@@ -48,11 +48,14 @@ def test_whatever_users_code_raises_is_named_with_stage_sample_and_line(
 
 @pytest.mark.slow
 def test_a_crash_in_c_code_leaves_the_python_line_in_the_log(tmp_path: Path) -> None:
-    with pytest.raises(RunAborted, match="SIGSEGV"):
+    with pytest.raises(RunAborted, match="SIGSEGV") as caught:
         run(plan_of(ODD, {"what": "crash"}), tmp_path / "run")
     log = (tmp_path / "run" / "logs" / "host-0.log").read_text()
     assert "Fatal Python error: Segmentation fault" in log
     assert re.search(r'odd.py", line \d+ in oddly', log)
+    assert "Fatal Python error: Segmentation fault" in caught.value.trace
+    assert caught.value.at is not None
+    assert caught.value.at.file.endswith("odd.py")
 
 
 FULL = """
@@ -145,27 +148,26 @@ def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_terminal_ends_all_processes_and_the_folder_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [signal.SIGHUP],
+        [signal.SIGINT] * 5,
+        pytest.param([signal.SIGINT], marks=pytest.mark.soak),
+    ],
+    ids=["a closed terminal", "Ctrl-C again and again", "Ctrl-C"],
+)
+def test_who_asks_it_to_end_ends_all_processes_and_the_folder_says_so(
+    numbers: list[int], tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     process = start("run", LETTERS, "--set", "steps=100000", "--run-dir", str(folder))
     wait_for(process, "step ")
     running = members(process.pid)
-    os.killpg(process.pid, signal.SIGHUP)
+    for number in numbers:
+        os.killpg(process.pid, number)
     assert process.wait(timeout=20) == 1
-    assert all_end(running)
-    assert json.loads((folder / "outcome.json").read_text())["state"] == "interrupted"
-
-
-@pytest.mark.slow
-def test_a_second_ctrl_c_does_not_break_off_the_ending_of_processes(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    process = start("run", LETTERS, "--set", "steps=100000", "--run-dir", str(folder))
-    wait_for(process, "step ")
-    running = members(process.pid)
-    for _ in range(5):
-        os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=20) == 1
-    assert all_end(running)
+    assert all_end(running, within_s=1.0)
     assert json.loads((folder / "outcome.json").read_text())["state"] == "interrupted"
 
 

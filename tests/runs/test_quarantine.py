@@ -8,9 +8,9 @@ import pytest
 from flowgraph.runtime.journal_reader import read_story
 from flowgraph.runtime.progress import Progress, PutAside
 from flowgraph.runtime.shell import RunAborted
+from tests.runs.command import flowgraph
 from tests.runs.reference_process import reference
 from tests.runs.running import GRAPHS, plan_of, run
-from tests.runs.test_resume import flowgraph
 
 POISONED = GRAPHS / "poisoned.py"
 GAMES = GRAPHS / "poisoned_games.py"
@@ -52,7 +52,7 @@ def test_poisoned_samples_are_put_aside_and_the_weights_are_those_of_a_run_that_
         (10, "ValueError: poison: 10"),
         (17, "ValueError: poison: 17"),
     ]
-    assert "raise_if" in story.quarantined[0].traceback
+    assert "harm" in story.quarantined[0].traceback
     assert "poisoned.py" in story.quarantined[0].place
 
 

@@ -10,8 +10,9 @@ import pytest
 from flowgraph.cli.replan import replanned
 from flowgraph.ir.binary import decode
 from flowgraph.ir.errors import ConfigurationError
+from tests.runs.command import COMMAND, flowgraph, start, steps_of, wait_for
 from tests.runs.running import GRAPHS, ROOT, plan_of
-from tests.runs.test_resume import COMMAND, SETTINGS, flowgraph, start, steps_of, wait_for
+from tests.runs.test_resume import SETTINGS
 
 LETTERS = str(GRAPHS / "letters.py")
 FOUR_CORES = """

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from flowgraph.runtime.progress import Restarted
+from tests.runs.command import COMMAND, start, wait_for
 from tests.runs.running import GRAPHS, ROOT, plan_of, run
 from tests.runs.test_failures import Killer
-from tests.runs.test_resume import COMMAND, start, wait_for
 
 LETTERS = str(GRAPHS / "letters.py")
 

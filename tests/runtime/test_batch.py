@@ -72,6 +72,19 @@ def test_take_gives_the_rows_asked_for(case: tuple[RecordType, Rows], data: st.D
     assert same_rows(taken.to_rows(), [rows[i] for i in index])
 
 
+@pytest.mark.parametrize("inner", [(), (Ragged("m"),)])
+def test_long_rows_are_taken_as_short_ones_are(inner: tuple[Ragged, ...]) -> None:
+    draw = np.random.default_rng(1)
+    lengths = [0, 700, 3, 0, 900, 500, 0]
+    rows: Rows = [
+        {"sample": i, "x": [draw.integers(0, 9, n)] * (i % 3) if inner else draw.integers(0, 9, n)}
+        for i, n in enumerate(lengths)
+    ]
+    batch = Batch.from_rows(one("int64", *inner, Ragged("n")), rows)
+    for index in ([], [3], [0, 1, 2, 3, 4, 5, 6], [4, 5, 1, 1, 0], [6, 5, 4, 3, 2, 1, 0], [1, 4]):
+        assert same_rows(batch.take(index).to_rows(), [rows[i] for i in index])
+
+
 @unhurried
 @given(typed_rows())
 def test_take_by_mask_keeps_the_rows_where_it_is_true(case: tuple[RecordType, Rows]) -> None:

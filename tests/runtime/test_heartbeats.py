@@ -1,5 +1,6 @@
 """Who has stopped: of whom a beat is expected and none comes."""
 
+import math
 import tempfile
 from collections.abc import Iterator
 
@@ -11,8 +12,8 @@ from flowgraph.runtime.transport.refusals import Refusals
 from flowgraph.runtime.transport.switchboard import BEAT, Switchboard
 
 
-def always(_: str) -> bool:
-    return True
+def always(_: str) -> float:
+    return 1.0
 
 
 def turns(beats: Heartbeats, begin: float, end: float, *beating: str) -> list[tuple[str, float]]:
@@ -45,7 +46,28 @@ def test_only_workers_of_which_a_beat_is_expected_are_late() -> None:
     beats = Heartbeats(["a", "b"], 1.0)
     beats.beat(["a", "b"], 0.0)
     beats.late(0.0, always)
-    assert beats.late(1.5, lambda name: name == "b") == [("b", 1.5)]
+    assert beats.late(1.5, lambda name: 1.0 if name == "b" else math.inf) == [("b", 1.5)]
+
+
+def test_a_worker_that_starts_may_take_longer_and_counts_from_its_start() -> None:
+    beats = Heartbeats(["a", "b"], 1.0)
+    beats.born(["a"], 10.0)
+    beats.born(["a"], 11.0)
+    now, late = 10.0, list[tuple[str, float]]()
+    while not late:
+        now += 0.5
+        late = beats.late(now, lambda _: 8.0)
+    assert late == [("a", 8.5)], "b was not started yet"
+    beats.forget("a")
+    beats.born(["a", "b"], 19.0)
+    assert beats.late(20.25, always) == [("a", 1.25), ("b", 1.25)], "the next process counts too"
+
+
+def test_a_beat_that_came_before_the_word_of_the_start_counts() -> None:
+    beats = Heartbeats(["a"], 1.0)
+    beats.beat(["a"], 1.0)
+    beats.born(["a"], 1.5)
+    assert beats.late(2.25, always) == [("a", 1.25)]
 
 
 def test_time_in_which_nobody_listened_is_held_against_nobody() -> None:

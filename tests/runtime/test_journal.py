@@ -100,15 +100,16 @@ def test_it_is_read_while_it_is_written(journal: Journal) -> None:
     journal.close()
 
 
-def test_drops_of_the_last_attempt_are_counted_by_reason(journal: Journal) -> None:
+def test_drops_are_counted_by_reason_once_in_all_attempts(journal: Journal) -> None:
     journal.attempt(0, "")
-    journal.drop(0.1, 1, 5, "filter 'odd'")
-    journal.attempt(0, "again")
+    for sample in (3, 5):
+        journal.drop(0.1, 1, sample, "filter 'odd'")
+    journal.attempt(1, "again")
     for sample in (5, 7, 7):
         journal.drop(0.1, 1, sample, "filter 'odd'")
     journal.drop(0.1, 2, 8, "late")
     journal.close()
-    assert read_story(journal.file.parent).drops == (("filter 'odd'", 2), ("late", 1))
+    assert read_story(journal.file.parent).drops == (("filter 'odd'", 3), ("late", 1))
 
 
 def test_a_file_that_cannot_be_written_is_named_at_the_next_call_and_once(

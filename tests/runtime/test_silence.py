@@ -2,7 +2,7 @@
 
 from flowgraph.passes import compile_graph
 from flowgraph.runtime.options import RunOptions
-from flowgraph.runtime.orchestrator.state import RunPhase, State, WorkerPhase, new_state
+from flowgraph.runtime.orchestrator.state import RunPhase, State, Want, WorkerPhase, new_state
 from flowgraph.runtime.silence import Silence
 from tests.passes.graphs import laptop, marl
 
@@ -38,6 +38,17 @@ def test_a_stage_worker_is_not_blamed_while_an_engine_holds_its_calls() -> None:
     state.workers["solver.engine-0"].inflight = 0
     assert silence.over(state, 25.0) == []
     assert silence.over(state, 31.0) == [("host-0", 11.0)]
+
+
+def test_one_that_waits_for_room_is_not_blamed_unless_it_was_asked_something() -> None:
+    state, silence = running(), Silence(limit_s=10.0)
+    silence.over(state, 0.0)
+    state.workers["host-0"].items.add(1)
+    state.full["host-0"] = Want("games", 640)
+    assert silence.over(state, 20.0) == []
+    state.workers["host-0"].recalled = True
+    state.workers["solver.gang-0"].recalled = True
+    assert silence.over(state, 31.0) == [("host-0", 11.0), ("solver.gang-0", 11.0)]
 
 
 def test_when_the_run_stops_all_must_answer() -> None:

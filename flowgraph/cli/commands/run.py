@@ -1,6 +1,8 @@
 """`flowgraph run`: a graph or a plan, to its end, watched."""
 
+import faulthandler
 import logging
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +162,7 @@ def command(
     try:
         _run(plan, asked, folder)
     except RunFailed as error:
-        explain(error, folder, request, exact=asked.exact)
+        explain(error, folder, request, exact=asked.exact, reference=asked.reference)
         raise
 
 
@@ -215,6 +217,8 @@ def _reference(plan: Plan, options: "RunOptions", observe: "Observer") -> "RunRe
     """The reference executor, told as a run is when the user ends it."""
     from flowgraph.runtime.reference.executor import run_reference
 
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # a crash in C code is told with its Python lines
     try:
         return run_reference(plan, options, observe)
     except KeyboardInterrupt as error:

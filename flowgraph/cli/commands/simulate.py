@@ -141,7 +141,8 @@ def told(plan: Plan, result: "SimResult") -> str:
         where = "within" if result.measured else "beside"
         lines.append(f"  saving    a checkpoint takes {_s(result.checkpoint_s)}, {where} the steps")
     if result.restarts:
-        lines.append(f"  restarts  {result.restarts}, from the last checkpoint each time")
+        how = "stage workers and engines alone, ranks from the last checkpoint"
+        lines.append(f"  restarts  {result.restarts} ({how})")
     if result.outcome != "finished":
         lines.append(f"  the run does not finish: it {_ENDS[result.outcome]}: {result.cause}")
     return "\n".join(lines)

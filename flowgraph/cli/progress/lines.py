@@ -6,9 +6,10 @@ from collections.abc import Callable
 import click
 
 from flowgraph.cli.progress.tracker import Tracker, by_group
-from flowgraph.report.headline import duration, main_figures, number
+from flowgraph.report.headline import budgets, duration, main_figures, number
 from flowgraph.runtime.progress import (
     EvaluationFinished,
+    PassedOver,
     Progress,
     PutAside,
     Restarted,
@@ -48,10 +49,15 @@ class Lines:
                 ready = f"{workers} workers" if workers != 1 else "1 process"
                 again = " again" if self._tracker.restarts else f" after {took}"
                 self._print(f"{ready} ready{again}; {progress.steps} steps in all")
+                if progress.spill_bytes:
+                    kept = budgets(progress.pool_bytes, progress.spill_bytes)
+                    self._print(f"each worker may keep {kept} of its records")
             case Restarted():
                 self._print(restart_line(progress))
             case PutAside():
                 self._print(put_aside_line(progress))
+            case PassedOver():
+                self._print(passed_over_line(progress))
             case StepFinished() if self._due():
                 self._printed_at, self._printed_step = self._now(), self._tracker.done
                 self._print(step_line(self._tracker))
@@ -98,6 +104,14 @@ def put_aside_line(aside: PutAside) -> str:
     return (
         f"sample {aside.sample} is put aside ({aside.count} of at most {aside.of}), going on from "
         f"the last checkpoint: stage '{aside.stage}': {aside.cause}"
+    )
+
+
+def passed_over_line(passed: PassedOver) -> str:
+    """`checkpoint step-00000008 is damaged (lm.safetensors was changed): going on from ...`."""
+    return (
+        f"checkpoint {passed.checkpoint} is damaged ({passed.problem}): "
+        "going on from the one before it"
     )
 
 

@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from flowgraph.cli.progress.lines import put_aside_line, restart_line
+from flowgraph.cli.progress.lines import passed_over_line, put_aside_line, restart_line
 from flowgraph.cli.progress.tracker import Curve, Tracker, by_group
 from flowgraph.report.headline import duration, main_figures, number
 from flowgraph.runtime.progress import EvaluationFinished, Progress
@@ -66,6 +66,8 @@ def draw(tracker: Tracker, name: str) -> RenderableType:
         parts += [Text(), Text(restart_line(tracker.restarts[-1]), "yellow")]
     if tracker.put_aside:
         parts += [Text(), Text(put_aside_line(tracker.put_aside[-1]), "yellow")]
+    if tracker.passed_over:
+        parts += [Text(), Text(passed_over_line(tracker.passed_over[-1]), "yellow")]
     return Group(*parts)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from flowgraph.report.headline import headline
 from flowgraph.runtime.progress import (
     EvaluationFinished,
+    PassedOver,
     Progress,
     PutAside,
     Restarted,
@@ -42,6 +43,7 @@ class Tracker:
         self.workers: list[WorkerStarted] = []
         self.restarts: list[Restarted] = []
         self.put_aside: list[PutAside] = []
+        self.passed_over: list[PassedOver] = []
         self.total = 0
         self.done = 0
         self.curves: dict[str, Curve] = {}
@@ -66,6 +68,8 @@ class Tracker:
             case PutAside():
                 self.workers = []
                 self.put_aside.append(progress)
+            case PassedOver():
+                self.passed_over.append(progress)
             case StepFinished():
                 self._step(progress)
             case EvaluationFinished():

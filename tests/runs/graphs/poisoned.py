@@ -1,5 +1,9 @@
-"""A small language model whose lines are played, filtered, rewarded; any of it can be poisoned."""
+"""A small language model whose lines are read, filtered, checked; any of it can be poisoned."""
 
+import ctypes
+import os
+import signal
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +29,13 @@ def build(
     at_end: str = "loop",
     shuffle: bool = False,
     mended: str = "",
+    how: str = "raises",
 ) -> fg.Graph:
     """where: `source`, `filter` or `map`. bad: first tokens that are poison, `3,17`.
 
     mended: a file; the first attempt at each poison makes it, and later ones succeed.
+    how: what poison does to the process that takes it: `raises`, `crashes`, `exits`, `killed`
+    (what the kernel does for memory), `hangs`.
     """
     g = fg.Graph("poisoned", steps=steps)
     lm = g.module("lm", fg.model(decoder, vocab=128, layers=1, width=16, heads=2))
@@ -38,12 +45,13 @@ def build(
         counting,
         length=length,
         bad=poison["source"],
+        how=how,
         at_end=at_end,  # type: ignore[arg-type]
         shuffle=shuffle,
     )
     if where == "filter":
-        lines = lines.filter(not_third, name="most", bad=poison["filter"])
-    lines = lines.map(check, name="check", bad=poison["map"], mended=mended)
+        lines = lines.filter(not_third, name="most", bad=poison["filter"], how=how)
+    lines = lines.map(check, name="check", bad=poison["map"], mended=mended, how=how)
     lines.train(
         lm,
         loss=fg.token_cross_entropy(),
@@ -57,36 +65,47 @@ def build(
 class Lines(Sequence[Line]):
     """Line i counts from i on; one that is poison cannot be read."""
 
-    def __init__(self, length: int, bad: str) -> None:
-        self._length, self._bad = length, bad
+    def __init__(self, length: int, bad: str, how: str) -> None:
+        self._length, self._bad, self._how = length, bad, how
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, i: int) -> Line:  # type: ignore[override]
-        raise_if(i % 128, self._bad)
+        harm(i % 128, self._bad, self._how)
         return Line([(i + k) % 128 for k in range(4 + i % 5)], np.ones(4 + i % 5, np.float32))
 
 
-def counting(*, length: int, bad: str) -> Sequence[Line]:
-    return Lines(length, bad)
+def counting(*, length: int, bad: str, how: str) -> Sequence[Line]:
+    return Lines(length, bad, how)
 
 
-def not_third(line: Line, *, bad: str) -> bool:
-    raise_if(line.tokens[0], bad)
+def not_third(line: Line, *, bad: str, how: str) -> bool:
+    harm(line.tokens[0], bad, how)
     return line.tokens[0] % 3 != 0
 
 
-def check(line: Line, *, bad: str, mended: str) -> Line:
+def check(line: Line, *, bad: str, mended: str, how: str) -> Line:
     if mended and str(line.tokens[0]) in bad.split(","):
         seen = Path(f"{mended}.{line.tokens[0]}")
         if seen.exists():
             return line
         seen.touch()
-    raise_if(line.tokens[0], bad)
+    harm(line.tokens[0], bad, how)
     return line
 
 
-def raise_if(first: int, bad: str) -> None:
-    if str(first) in bad.split(","):
-        raise ValueError(f"poison: {first}")
+def harm(first: int, bad: str, how: str) -> None:
+    if str(first) not in bad.split(","):
+        return
+    match how:
+        case "crashes":
+            ctypes.string_at(0)
+        case "exits":
+            os._exit(7)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hangs":
+            threading.Event().wait()
+        case _:
+            raise ValueError(f"poison: {first}")

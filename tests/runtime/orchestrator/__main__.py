@@ -1,7 +1,7 @@
 """`python -m tests.runtime.orchestrator [--seconds N]`: a worker is lost at every event.
 
-Each worker of each small run, at each of its events: what CI takes a sample of. `--run`,
-`--worker` and `--at` replay one.
+Each worker of each small run, and the orchestrator with all of them (`everybody`), at each of its
+events: what CI takes a sample of. `--run`, `--worker` and `--at` replay one.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import time
 from itertools import product
 
 from tests.runtime.orchestrator.live import Loss
-from tests.runtime.orchestrator.losses import RUNS, check, uninterrupted, workers
+from tests.runtime.orchestrator.losses import RUNS, check, uninterrupted, victims
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     for name in [options.run] if options.run else RUNS:
         _, events = uninterrupted(name)
         ats = range(events) if options.at is None else [options.at]
-        for at, worker in product(ats, [options.worker] if options.worker else workers(name)):
+        for at, worker in product(ats, [options.worker] if options.worker else victims(name)):
             if time.monotonic() > until:
                 print(f"{done} losses left no trace; the time is over")
                 return 0

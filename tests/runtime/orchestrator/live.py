@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowgraph.ir.plan import Plan
-from flowgraph.runtime.checkpoint import commit, latest
+from flowgraph.runtime.checkpoint import commit, latest, sweep
 from flowgraph.runtime.incarnation import token_of
 from flowgraph.runtime.messages import FromWorker, Message, decode, encode
 from flowgraph.runtime.options import RunOptions
@@ -51,6 +51,10 @@ KINDS: dict[str, type[LiveWorker]] = {
 }
 
 
+EVERYBODY = "everybody"
+"""In a worker's place: the orchestrator is lost with all workers, and a new one goes on."""
+
+
 class Gone(Exception):
     """The worker was lost while it waited for a message in the midst of its work."""
 
@@ -84,7 +88,10 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Who is lost at which event. at: counted over the whole run, from its first attempt."""
+    """Who is lost at which event. at: counted over the whole run, from its first attempt.
+
+    worker: its name, or EVERYBODY.
+    """
 
     at: int
     worker: str
@@ -143,6 +150,7 @@ class Attempt:
             checkpoint_every=run.checkpoint_every,
             restarts=100,
         )
+        sweep(run.folder / "checkpoints")
         self._from = latest(run.folder / "checkpoints")
         self.state: State = new_state(run.plan, self._options)
         if self._from is not None:
@@ -176,7 +184,10 @@ class Attempt:
             self._turn(able[place - len(speaking)])
         else:
             victim = self._run.victim()
-            if victim is not None and not self.state.workers[victim].stopped:
+            if victim == EVERYBODY:
+                self._run.replaced.append(victim)
+                self._ended = True
+            elif victim is not None and not self.state.workers[victim].stopped:
                 self._lose(victim)
             if not self._ended and speaking[place].said:
                 self._hear(speaking[place].said.popleft())

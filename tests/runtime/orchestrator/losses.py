@@ -11,7 +11,7 @@ import torch
 from flowgraph.ir.plan import Plan
 from flowgraph.runtime.progress import RunResult
 from tests.runs.running import GRAPHS, ROOT, plan_of
-from tests.runtime.orchestrator.live import LiveRun, Loss
+from tests.runtime.orchestrator.live import EVERYBODY, LiveRun, Loss
 
 STEPS = 2
 RUNS = ("agents", "digits")
@@ -42,6 +42,11 @@ def plan_named(name: str) -> Plan:
 
 def workers(name: str) -> list[str]:
     return [f"{g.name}-{i}" for g in plan_named(name).groups for i in range(g.replicas)]
+
+
+def victims(name: str) -> list[str]:
+    """Who can be lost: each worker, and the orchestrator with all of them."""
+    return [*workers(name), EVERYBODY]
 
 
 def run_with(name: str, *losses: Loss, seed: int = 0) -> tuple[RunResult, LiveRun]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from flowgraph.ir.graph import Graph
 from flowgraph.ir.plan import Plan
 from flowgraph.passes import compile_graph
+from flowgraph.runtime.messages import Run
 from flowgraph.runtime.progress import StepFinished
 from tests.passes.graphs import laptop, marl, vlm
 from tests.runtime.orchestrator.world import Choose, World, first, last, samples_of
@@ -132,6 +133,16 @@ def test_every_rank_of_a_gang_gets_its_share_of_a_step_that_one_micro_batch_coul
     world = World(plan, first)
     world.run()
     items = [len(samples) for step, task, samples in world.trained if task == "train-lm"]
-    owners = {rank for update in world.owners for _, rank in update}
+    ranks = {worker for worker, m in world.log if isinstance(m, Run) and m.task == "train-lm"}
     assert sum(items) == 3 * 8
-    assert owners == {0, 1}
+    assert ranks == {"lm.gang-0", "lm.gang-1"}
+
+
+def test_an_update_names_who_holds_each_gradient_where_the_order_of_addition_counts() -> None:
+    plan = compile_graph(vlm(batch=8), laptop(), {"lm.ranks": 2})
+    chunks = -(-8 // plan.schedule.chunk)
+    for exact, units in ((True, list(range(chunks))), (False, [])):
+        world = World(plan, first, exact=exact)
+        world.run()
+        assert [[unit for unit, _ in update] for update in world.owners if update or not exact]
+        assert all([unit for unit, _ in update] == units for update in world.owners)

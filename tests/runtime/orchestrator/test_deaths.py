@@ -232,3 +232,45 @@ def test_an_engine_lost_while_it_loads_is_not_waited_for_by_the_others() -> None
     world.lose(engine)
     assert world.state.version == version + 1
     world.run()
+
+
+def test_calls_of_a_lost_caller_that_wait_for_an_engine_are_dropped_and_never_made() -> None:
+    plan = compile_graph(marl(batch=8, tries=4), laptop(), PINS)
+    world = World(plan, first)
+    engine = busy_engine(world)
+    world.lose(engine.name)
+    waiting = world.state.queued[engine.group.name]
+    token = waiting[0][0]
+    calls = sum(len(entry[2]) for entry in waiting if entry[0] == token)
+    dropped = world.state.call_record.dropped
+    world.lose(world.state.living[token])
+    assert token not in {entry[0] for entry in world.state.queued[engine.group.name]}
+    assert world.state.call_record.dropped == dropped + calls
+    del world.log[:]
+    world.run()
+    made = [message for _, message in world.log if isinstance(message, Generate)]
+    assert made
+    assert token not in {message.origin for message in made}
+
+
+def test_positions_that_two_lost_workers_had_are_read_again_from_the_first_on() -> None:
+    plan = plan_of("filtered")
+    world = World(plan, first)
+    world.run_some(len(world.state.workers))
+    had = {
+        host: [
+            world.state.items[number].units[0] for number in sorted(world.state.workers[host].items)
+        ]
+        for host in ("host-0", "host-1")
+    }
+    assert had["host-0"]
+    assert max(had["host-0"]) < min(had["host-1"])
+    for host in ("host-1", "host-0"):  # the later positions are given back first
+        world.lose(host)
+    del world.log[:]
+    while not world.log:
+        world.run_some(1)
+    (_, run), *_ = world.log
+    assert isinstance(run, Run)
+    assert run.units[0] == min(had["host-0"])  # what all others wait for
+    world.run()

@@ -38,7 +38,7 @@ def test_it_is_whom_a_look_at_all_would_find(seed: int, count: int, most: int) -
             best.items.add(number)
             best.inflight += draw.randint(1, 3)  # an item may hold more than there was room for
             best.served += 1
-            roster.offer(best)
+            roster.handed(best)
         elif busy:
             worker = draw.choice(busy)
             worker.items.pop()

@@ -5,6 +5,7 @@ import enum
 import pytest
 
 from flowgraph.ir.errors import InternalError
+from flowgraph.runtime.orchestrator.records import ChannelPhase
 from flowgraph.runtime.orchestrator.state import (
     ModulePhase,
     Phase,
@@ -14,7 +15,14 @@ from flowgraph.runtime.orchestrator.state import (
 )
 from flowgraph.runtime.orchestrator.transitions import ALLOWED, advance
 
-KINDS: tuple[type[enum.Enum], ...] = (WorkerPhase, UnitStatus, Phase, ModulePhase, RunPhase)
+KINDS: tuple[type[enum.Enum], ...] = (
+    WorkerPhase,
+    UnitStatus,
+    ChannelPhase,
+    Phase,
+    ModulePhase,
+    RunPhase,
+)
 PAIRS = [(before, after) for kind in KINDS for before in kind for after in kind]
 
 
@@ -40,6 +48,7 @@ def test_the_table_knows_every_state_and_leads_to_no_other_kind() -> None:
     [
         (WorkerPhase.STARTING, WorkerPhase),
         (UnitStatus.WAITING, UnitStatus),
+        (ChannelPhase.OPEN, ChannelPhase),
         (Phase.AHEAD, Phase),
         (ModulePhase.CURRENT, ModulePhase),
         (RunPhase.STARTING, RunPhase),

@@ -3,7 +3,7 @@
 import json
 
 from flowgraph.passes import compile_graph
-from flowgraph.runtime.messages import Issued, Ready, Update
+from flowgraph.runtime.messages import Fetching, Issued, Ready, Update
 from flowgraph.runtime.orchestrator.events import Send, Started
 from flowgraph.runtime.orchestrator.wait_report import Signs, WaitReport, WorkerWait
 from flowgraph.runtime.orchestrator.waits import wait_report
@@ -59,6 +59,19 @@ def test_one_whose_calls_are_open_waits_for_the_engine_that_has_them() -> None:
     assert found["host-0"].waits_for == "answers of engines"
     assert found["host-0"].whom == ("solver.engine-0",)
     assert found["solver.engine-0"].state == "working"
+
+
+def test_one_whose_items_wait_for_another_nodes_blocks_says_so_and_from_whom() -> None:
+    world = started()
+    held = tuple(world.state.workers["host-0"].items)
+    world.feed(Fetching(worker="host-0", items=held, porters=("porter:right",)))
+    found = waits(wait_report(world.state, 1.0))["host-0"]
+    assert (found.state, found.waits_for) == ("waiting", "blocks of another node")
+    assert found.whom == ("porter:right",)
+    world.feed(Fetching(worker="host-0", items=held[1:], porters=("porter:right",)))
+    assert waits(wait_report(world.state, 1.0))["host-0"].state == "working"
+    world.feed(Fetching(worker="host-0", items=(), porters=()))
+    assert waits(wait_report(world.state, 1.0))["host-0"].state == "working"
 
 
 def test_a_wait_keeps_the_time_at_which_it_was_first_seen() -> None:

@@ -17,11 +17,13 @@ from flowgraph.runtime.messages import (
     BackwardDone,
     Done,
     FromWorker,
+    Full,
     Generated,
     Issued,
     Loaded,
     PlainHandle,
     Ready,
+    Released,
     Saved,
     Stopped,
     Updated,
@@ -67,6 +69,8 @@ class Noise:
             self.updated,
             self.loaded,
             self.saved,
+            self.full,
+            self.released,
             self.stopped,
         ]
         return self.draw.choice(kinds)(self.draw.choice(list(self.world.state.workers.values())))
@@ -142,6 +146,22 @@ class Noise:
             completions=tuple((number,) for _, number in ids) or ((self.number(),),),
             tokens=1,
             busy_s=0.0,
+            incarnation=self.incarnation(worker),
+        )
+
+    def full(self, worker: Worker) -> Full:
+        """For want of room that is on its way, or before it was given any."""
+        freed = worker.frees + self.some(-1, -2, 1)
+        incarnation = self.incarnation(worker)
+        return Full(worker=worker.name, stream="s", nbytes=1, freed=freed, incarnation=incarnation)
+
+    def released(self, worker: Worker) -> Released:
+        names = list(self.world.state.references)
+        some = tuple(self.draw.sample(names, min(2, len(names))))
+        return Released(
+            worker=worker.name,
+            blocks=self.some(some, ()),
+            asked=self.some(True, False),
             incarnation=self.incarnation(worker),
         )
 
@@ -262,4 +282,19 @@ def test_a_done_that_does_not_fit_changes_nothing_and_is_told_with_the_reason() 
     ):
         world.feed(wrong)
     assert world.refused == Counter({"misfit": 6})
+    world.run()
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1.0])
+def test_a_gradient_of_no_weight_that_can_be_added_is_refused(weight: float) -> None:
+    world = World(plan_of("digits"), first, payload=False)
+    trained = [m for _, m in world.waiting if isinstance(m, Done) and m.weights]
+    while not trained:
+        world.run_some(1)
+        trained = [m for _, m in world.waiting if isinstance(m, Done) and m.weights]
+    for place in range(len(trained[0].weights)):
+        weights = list(trained[0].weights)
+        weights[place] = weight
+        world.feed(replace(trained[0], weights=tuple(weights)))
+        assert world.refused == Counter({"misfit": place + 1})
     world.run()

@@ -135,8 +135,9 @@ def test_a_run_that_stands_still_says_who_waits_for_what() -> None:
     channel = next(c for c in digits().channels if c.stream == "samples")
     a_record = channel.capacity_bytes // channel.capacity_records
     result = simulate(replace(digits(), pool_bytes=2 * a_record), steps=2)  # less than a step
-    assert result.outcome == "stalled"
-    assert "host-0 waits for room in the pool" in result.cause
+    assert result.outcome == "failed"
+    assert "host-0 waits for room for 10,922 bytes of stream 'images'" in result.cause
+    assert result.cause.endswith("nothing that is in its pool can be consumed")
 
 
 def test_evaluations_behind_the_end_of_a_source_are_not_begun_before_it_is_known() -> None:

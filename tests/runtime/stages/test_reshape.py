@@ -18,7 +18,9 @@ from flowgraph.ir.types import (
     RecordType,
 )
 from flowgraph.runtime.batch import Batch
+from flowgraph.runtime.cells import Cells
 from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.loose import LooseBatch, joined
 from flowgraph.runtime.stages.host import HostTask
 from flowgraph.runtime.stages.reshape import group, group_offsets, join, unnest
 from tests.runtime.stages.rig import after, drive, host_of, item, plan, source
@@ -56,10 +58,21 @@ def sample(id: int, images: int) -> dict[str, Any]:
 
 
 SAMPLE_ROWS = [sample(3, 2), sample(5, 0), sample(6, 3)]
+SAMPLE_BATCH = Batch.from_rows(SAMPLES, SAMPLE_ROWS)
+
+
+def test_rows_that_are_not_joined_are_unnested_where_they_are() -> None:
+    loose = LooseBatch.of(SAMPLES, SAMPLE_ROWS)
+    items = unnest(loose, SAMPLES, ITEMS, "images")
+    assert joined(items).equals(joined(unnest(SAMPLE_BATCH, SAMPLES, ITEMS, "images")))
+    before, after = loose.columns["images"], items.columns["images"]
+    assert isinstance(before, Cells)
+    assert isinstance(after, Cells)
+    assert all(a is b for a, b in zip(before.cells, after.cells, strict=True))
 
 
 def test_unnest_makes_a_row_of_each_entry_and_none_of_an_empty_sample() -> None:
-    rows = unnest(Batch.from_rows(SAMPLES, SAMPLE_ROWS), SAMPLES, ITEMS, "images").to_rows()
+    rows = joined(unnest(SAMPLE_BATCH, SAMPLES, ITEMS, "images")).to_rows()
     assert [(row["sample"], row["item"]) for row in rows] == [
         (3, 0),
         (3, 1),
@@ -74,22 +87,22 @@ def test_unnest_makes_a_row_of_each_entry_and_none_of_an_empty_sample() -> None:
 
 def test_unnest_repeats_a_field_that_lies_outside_the_dim() -> None:
     wanted = RecordType(fields=(SAMPLE, ITEM, SAMPLES.fields[1]), key=ITEMS.key)
-    rows = unnest(Batch.from_rows(SAMPLES, SAMPLE_ROWS), SAMPLES, wanted, "images").to_rows()
+    rows = joined(unnest(SAMPLE_BATCH, SAMPLES, wanted, "images")).to_rows()
     assert [row["label"] for row in rows] == ["sample 3"] * 2 + ["sample 6"] * 3
 
 
 def test_join_puts_items_back_under_their_sample_whatever_order_they_come_in() -> None:
     samples = Batch.from_rows(SAMPLES, SAMPLE_ROWS)
-    items = unnest(samples, SAMPLES, ITEMS, "images")
+    items = joined(unnest(samples, SAMPLES, ITEMS, "images"))
     bare = RecordType(fields=SAMPLES.fields[:2])
     shuffled = items.take([4, 1, 3, 0, 2])
-    joined = join([samples.select(bare.names), shuffled], [bare, ITEMS], SAMPLES)
-    assert joined.equals(samples)
+    again = join([samples.select(bare.names), shuffled], [bare, ITEMS], SAMPLES)
+    assert again.equals(samples)
 
 
 def test_join_of_an_unknown_sample_is_our_bug() -> None:
     samples = Batch.from_rows(SAMPLES, SAMPLE_ROWS)
-    items = unnest(samples, SAMPLES, ITEMS, "images")
+    items = joined(unnest(samples, SAMPLES, ITEMS, "images"))
     bare = RecordType(fields=SAMPLES.fields[:2])
     with pytest.raises(InternalError, match=r"an item of \{'sample': 6\} has no"):
         join([samples.slice(0, 2).select(bare.names), items], [bare, ITEMS], SAMPLES)

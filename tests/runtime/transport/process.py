@@ -2,20 +2,23 @@
 
 own NBYTES: holds one block of random bytes, prints its handle, until standard input ends.
 serve ENDPOINT: serves any process's blocks, prints `up`, until it is killed.
+porter KEYS: the same over CURVE, prints its endpoint.
 read ENDPOINT HANDLE: fetches one chunk at a time, prints how many it has, and waits for a line of
 standard input before it goes on.
 """
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from flowgraph.runtime.pool import Reader, Segment
 from flowgraph.runtime.transport.blocks import PoolBlocks
 from flowgraph.runtime.transport.chunks import CHUNK
 from flowgraph.runtime.transport.client import BlockClient, Source
+from flowgraph.runtime.transport.keys import Keyring
 from flowgraph.runtime.transport.server import BlockServer
 from tests.runtime.pool_process import from_line, to_line
-from tests.runtime.transport.rig import bytes_batch, written
+from tests.runtime.transport.rig import LOOPBACK, bytes_batch, written
 
 
 def own(nbytes: str) -> None:
@@ -27,6 +30,12 @@ def own(nbytes: str) -> None:
 def serve(endpoint: str) -> None:
     server = BlockServer(PoolBlocks(Reader()), endpoint)
     print("up", flush=True)
+    server.serve(lambda: False)
+
+
+def porter(keys: str) -> None:
+    server = BlockServer(PoolBlocks(Reader()), LOOPBACK, Keyring.read(Path(keys)))
+    print(server.endpoint, flush=True)
     server.serve(lambda: False)
 
 
@@ -43,5 +52,10 @@ def read(endpoint: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    roles: dict[str, Callable[..., None]] = {"own": own, "serve": serve, "read": read}
+    roles: dict[str, Callable[..., None]] = {
+        "own": own,
+        "serve": serve,
+        "porter": porter,
+        "read": read,
+    }
     roles[sys.argv[1]](*sys.argv[2:])

@@ -181,3 +181,32 @@ def test_asking_again_takes_twice_as_long_each_time_until_something_comes() -> N
         if network.to_sender and isinstance(network.to_sender[0], Open):
             asked.append(network.now)
     assert asked == [0.0, 1.0, 3.0, 7.0]
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+def test_time_in_which_nobody_looked_is_not_held_against_the_sender(half_way: bool) -> None:
+    """The reader was stopped, or its other threads let none run: it asks again, and goes on."""
+    network = Network(chunks=3, window=2)
+    if half_way:
+        while network.fetch.received == 0:
+            network.sender_takes(), network.sender_sends(), network.reader_takes()
+    network.sender_dies()
+    network.now += 100 * LIMITS.patience_s
+    network.time_passes()
+    assert not network.fetch.over
+    network.sender_restarts()
+    network.run()
+    assert network.fetch.phase is Phase.DONE
+
+
+def test_a_sender_that_is_gone_is_given_up_however_late_anybody_looks() -> None:
+    network = Network(chunks=3)
+    network.sender_dies()
+    looks = 0
+    while not network.fetch.over:
+        network.now += 2 * LIMITS.patience_s
+        network.time_passes()
+        network.to_sender.clear()
+        looks += 1
+        assert looks < 20
+    assert isinstance(network.fetch.error, PeerLost)

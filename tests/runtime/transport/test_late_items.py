@@ -1,119 +1,211 @@
-"""A stage worker begins an item when what it reads of another node finds room, and not before."""
+"""A worker begins what it was handed once the blocks of other nodes are here, and meanwhile does
+what it can."""
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import flowgraph as fg
-from flowgraph.ir.plan import Place, Plan
-from flowgraph.passes import compile_graph
-from flowgraph.runtime.calls import completion_to_plain
-from flowgraph.runtime.engine.interface import Completion
-from flowgraph.runtime.messages import Answers, Done, Issued, PlainHandle, Run
+from flowgraph.ir.plan import Plan
+from flowgraph.runtime.failures import StageFailed
+from flowgraph.runtime.messages import Done, Fetching, Issued, PlainHandle, Update, Updated
+from flowgraph.runtime.transport.failures import BlockUnreachable
+from flowgraph.runtime.transport.keys import new_keyrings
 from flowgraph.runtime.transport.porter import porter_of
-from flowgraph.runtime.worker.spec import WorkerSpec
+from flowgraph.runtime.worker import arrivals
+from flowgraph.runtime.worker.gang import GangWorker
 from flowgraph.runtime.worker.stage import StageWorker
-from tests.runs.running import TWO_CORES
-from tests.runtime.orchestrator.live import Wire
-from tests.runtime.transport.rig import Serving, serving
+from tests.runtime.transport.workers import Worker, answers, apart, run, spec
 
-CHOSEN = Path(__file__).parent / "graphs" / "chosen.py"
+ROOT = Path(__file__).parents[3]
 ROOM = 2 << 10
 """Bytes for blocks of another node: one of the graph's fits, two do not."""
+
+CREDIT = "train-player.credit"
+
+
+class There:
+    """The other node: its porter is a process, its stage worker is of this one."""
+
+    def __init__(self, plan: Plan, folder: Path, porter: subprocess.Popen[str], keys: str) -> None:
+        assert porter.stdout is not None
+        self._folder, self._porter = folder, porter
+        self.worker = Worker(StageWorker, plan, spec("host-1", 1, folder))
+        self.more = {"node": "here", "block_keys": keys}
+        self.porters = {"there": porter.stdout.readline().strip()}
+
+    def chosen(self, count: int) -> list[PlainHandle]:
+        """Blocks of tasks, that games are played over."""
+        made = self.worker.told(*(run(n, "tasks", {}, "chosen") for n in range(count)))
+        return [done.outputs["chosen"][0] for done in made if isinstance(done, Done)]
+
+    def stop(self) -> None:
+        os.kill(self._porter.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self._porter.pid, signal.SIGCONT)
+
+
+@contextmanager
+def other_node(plan: Plan, folder: Path) -> Iterator[There]:
+    rings = new_keyrings([porter_of("there"), "host-0"])
+    (folder / "keys").mkdir()
+    own, keys = (str(ring.write(folder / "keys")) for ring in rings.values())
+    command = [sys.executable, "-m", "tests.runtime.transport.process", "porter", own]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as porter:
+        found = There(plan, folder, porter, keys)
+        try:
+            yield found
+        finally:
+            porter.kill()
+            found.worker.worker.abandon()  # type: ignore[union-attr]  # it is a stage's
 
 
 @pytest.fixture
 def plan() -> Plan:
-    """Its first stage worker is on another node than its second."""
-    made = compile_graph(fg.load_graph(str(CHOSEN)), TWO_CORES, {"host.replicas": 2})
-    host = replace(made.group("host"), places=(Place(node="here"), Place(node="there")))
-    groups = tuple(host if group.name == "host" else group for group in made.groups)
-    return replace(made, groups=groups, pool_bytes=ROOM)
+    return apart(ROOM)
 
 
 @pytest.fixture
-def there() -> Iterator[Serving]:
-    with serving([porter_of("there"), "host-0"]) as found:
+def there(plan: Plan, tmp_path: Path) -> Iterator[There]:
+    with other_node(plan, tmp_path) as found:
         yield found
 
 
-class Worker:
-    """A stage worker of this process, and what it says."""
-
-    def __init__(self, plan: Plan, spec: WorkerSpec) -> None:
-        self.wire = Wire(spec.name, 0, lambda _: None)
-        self.worker = StageWorker(spec, plan, self.wire)
-
-    def told(self, *messages: Run | Answers) -> list[object]:
-        self.worker.turn(messages)
-        said: list[object] = list(self.wire.said)
-        self.wire.said.clear()
-        return said
+@pytest.fixture
+def reader(plan: Plan, there: There, tmp_path: Path) -> Iterator[Worker]:
+    made = spec("host-0", 0, tmp_path, porters=there.porters, fetch_s=5.0, **there.more)
+    found = Worker(StageWorker, plan, made)
+    yield found
+    found.worker.abandon()  # type: ignore[union-attr]
 
 
-def spec(name: str, index: int, folder: Path, **more: object) -> WorkerSpec:
-    plain = {"name": name, "group": "host", "index": index, "plan": "", "endpoint": "", "log": ""}
-    plain |= {"scratch": str(folder), "run_dir": str(folder), "steps": 2, "exact": False}
-    return WorkerSpec.from_plain({**plain, "record": False, "pool_bytes": 1 << 20, **more})
-
-
-def run(item: int, task: str, inputs: dict[str, PlainHandle], output: str) -> Run:
-    return Run(
-        item=item,
-        task=task,
-        variant=0,
-        step=0,
-        part=0,
-        version=0,
-        units=(item,),
-        samples=((item,),),
-        inputs={stream: ((handle,),) for stream, handle in inputs.items()},
-        outputs=(output,),
-    )
-
-
-def answers(issued: Issued) -> Answers:
-    def one(id: int) -> Completion:
-        token, start = np.array([3]), np.zeros(1)
-        return Completion(
-            id=id,
-            tokens=token,
-            logprobs=start.astype(np.float32),
-            versions=start.astype(np.int32),
-        )
-
-    return Answers(
-        completions=tuple(completion_to_plain(one(call[0]), call[0]) for call in issued.calls)
-    )
-
-
-def test_an_item_waits_for_room_and_then_begins_by_itself(
-    plan: Plan, there: Serving, tmp_path: Path
-) -> None:
-    writer = Worker(plan, spec("host-1", 1, tmp_path))
-    made = writer.told(*(run(item, "tasks", {}, "chosen") for item in range(3)))
-    blocks = [done.outputs["chosen"][0] for done in made if isinstance(done, Done)]
+def test_an_item_waits_for_room_and_then_begins_by_itself(there: There, reader: Worker) -> None:
+    blocks = there.chosen(3)
     assert [ROOM // 2 < block[4] < ROOM for block in blocks] == [True] * 3
-    keys = str(there.rings["host-0"].write(tmp_path))
-    porters = {"there": there.server.endpoint}
-    here = spec("host-0", 0, tmp_path, node="here", porters=porters, block_keys=keys)
-    reader = Worker(plan, here)
-    said = reader.told(
-        *(
-            run(n, "play", {"chosen": block}, "train-player.credit")
-            for n, block in enumerate(blocks)
-        )
-    )
+    runs = [run(n, "play", {"chosen": block}, CREDIT) for n, block in enumerate(blocks)]
+    said = reader.told(*runs)
     for item in range(3):
-        (issued,) = said
-        assert isinstance(issued, Issued)
-        assert len(issued.calls) == 2  # one item's trajectories, and no other's
-        done, *said = reader.told(answers(issued))
+        (issued,) = said or reader.waits()
+        calls = answers(issued)
+        assert len(calls.completions) == 2  # one item's trajectories, and no other's
+        done, *said = reader.told(calls)
         assert isinstance(done, Done)
         assert done.item == item
-    assert said == []
-    for worker in (writer, reader):
-        worker.worker.abandon()
+
+
+def test_copies_kept_for_ever_end_their_reader_before_they_outgrow_the_budget_by_more_than_one(
+    there: There, reader: Worker
+) -> None:
+    blocks = there.chosen(3)
+    runs = [run(n, "play", {"chosen": block}, CREDIT) for n, block in enumerate(blocks)]
+    kept = []
+    for order, block in zip(runs[:2], blocks, strict=False):
+        (issued,) = reader.told(order) or reader.waits()
+        kept.append(reader.worker._store.open(block)["hint"].values)
+        reader.told(answers(issued))
+    with pytest.raises(StageFailed, match=r"'play': keeps [\d,]+ bytes of stream 'chosen' after"):
+        reader.told(runs[2])
+    assert len(kept) == 2
+
+
+def test_copies_that_a_thread_keeps_for_a_while_are_waited_for(
+    there: There, reader: Worker
+) -> None:
+    blocks = there.chosen(3)
+    runs = [run(n, "play", {"chosen": block}, CREDIT) for n, block in enumerate(blocks)]
+    kept = []
+    for order, block in zip(runs[:2], blocks, strict=False):
+        (issued,) = reader.told(order) or reader.waits()
+        kept.append(reader.worker._store.open(block)["hint"].values)
+        reader.told(answers(issued))
+    ended = threading.Event()
+    upload = threading.Thread(target=ended.wait, name="upload")
+    upload.start()
+    try:
+        assert reader.told(runs[2]) == []
+        assert reader.worker.timeout_ms() >= 0, "it looks again by itself"
+        kept.clear()
+        (issued,) = reader.waits()
+    finally:
+        ended.set()
+        upload.join()
+    assert isinstance(issued, Issued)
+
+
+def test_while_a_fetch_is_under_way_other_items_begin_and_end(
+    there: There, reader: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the one that waits says so: for what, and from whom."""
+    monkeypatch.setattr(arrivals, "LATE_S", 60.0)
+    (away,) = there.chosen(1)
+    there.stop()
+    assert reader.told(run(0, "play", {"chosen": away}, CREDIT)) == []
+    (made,) = reader.told(run(1, "tasks", {}, "chosen"))
+    assert isinstance(made, Done)
+    (issued,) = reader.told(run(1, "play", {"chosen": made.outputs["chosen"][0]}, CREDIT))
+    (done,) = reader.told(answers(issued))
+    assert isinstance(done, Done)
+    assert done.item == 1
+    monkeypatch.setattr(arrivals, "LATE_S", 0.0)
+    assert reader.waits() == [Fetching(worker="host-0", items=(0,), porters=("porter:there",))]
+    there.go_on()
+    issued, over = reader.waits()
+    assert over == Fetching(worker="host-0", items=(), porters=())
+    (done,) = reader.told(answers(issued))
+    assert isinstance(done, Done)
+    assert done.item == 0
+
+
+def test_a_block_that_cannot_be_had_ends_its_reader_by_name(
+    plan: Plan, there: There, tmp_path: Path
+) -> None:
+    (away,) = there.chosen(1)
+    there.stop()
+    made = spec("host-0", 0, tmp_path, porters=there.porters, fetch_s=0.2, **there.more)
+    reader = Worker(StageWorker, plan, made)
+    assert reader.told(run(0, "play", {"chosen": away}, CREDIT)) == []
+    with pytest.raises(BlockUnreachable, match=r"bytes of 'host-1' from porter:there"):
+        reader.waits()
+    reader.worker.abandon()  # type: ignore[union-attr]
+
+
+def test_a_rank_works_on_what_is_here_and_updates_only_when_all_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "LATE_S", 0.3)
+    plan = apart(1 << 20)
+    with other_node(plan, tmp_path) as there:
+        here = Worker(StageWorker, plan, spec("host-0", 0, tmp_path))
+        credits = [played(worker, n) for n, worker in enumerate((there.worker, here))]
+        made = spec("player.gang-0", 0, tmp_path, porters=there.porters, **there.more)
+        rank = Worker(GangWorker, plan, made)
+        there.stop()
+        rank.wire.once(Fetching, there.go_on)
+        runs = [run(n, "train-player", {CREDIT: block}) for n, block in enumerate(credits)]
+        said = rank.told(*runs, update())
+        here.worker.abandon()  # type: ignore[union-attr]
+    names = [type(message).__name__ for message in said]
+    assert names == ["Done", "Fetching", "Fetching", "Done", "Updated"]
+    assert [message.item for message in said if isinstance(message, Done)] == [1, 0]
+    assert isinstance(said[-1], Updated)
+
+
+def played(worker: Worker, item: int) -> PlainHandle:
+    """A game's rows, with their credit."""
+    (made,) = worker.told(run(item, "tasks", {}, "chosen"))
+    assert isinstance(made, Done)
+    (issued,) = worker.told(run(item, "play", {"chosen": made.outputs["chosen"][0]}, CREDIT))
+    (done,) = worker.told(answers(issued))
+    assert isinstance(done, Done)
+    return done.outputs[CREDIT][0]
+
+
+def update() -> Update:
+    return Update(step=0, part=0, version=1, divisor=2.0, owners=((0, 0), (1, 0)), publish=False)

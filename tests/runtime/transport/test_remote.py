@@ -2,19 +2,22 @@
 without an end."""
 
 import gc
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flowgraph.ir.errors import ConfigurationError
 from flowgraph.runtime.batch import Batch
 from flowgraph.runtime.incarnation import token_of
 from flowgraph.runtime.pool import Handle, Reader, Segment
 from flowgraph.runtime.transport.blocks import PoolBlocks
 from flowgraph.runtime.transport.failures import BlockUnreachable
+from flowgraph.runtime.transport.keys import new_keyrings
 from flowgraph.runtime.transport.porter import porter_of
 from flowgraph.runtime.transport.receiving import Limits
-from flowgraph.runtime.transport.remote import Nodes, Remote
+from flowgraph.runtime.transport.remote import Arrival, Nodes, Remote
 from tests.runtime.transport.rig import HURRY, Serving, bytes_batch, serving, written
 
 BUDGET = 3 << 20
@@ -74,6 +77,63 @@ def test_the_budget_counts_what_is_looked_at_and_what_is_to_come(there: Serving)
     held.pop()
     gc.collect()
     assert reader.fits(handles[2:3])
+    reader.close()
+
+
+def test_blocks_travel_while_their_reader_does_something_else(there: Serving) -> None:
+    owners = [block(1 << 20, seed) for seed in range(2)]
+    first, second = (handle for _, handle in owners)
+    reader = remote(there)
+    both, one = reader.fetch([first, second]), reader.fetch([first, first])
+    assert reader.used == reader.fetched == first.nbytes + second.nbytes
+    assert not reader.is_here(one)
+    assert set(both.missing.values()) == {"porter:there"}
+    assert reader.fits([first, second])  # they are counted
+    until_here(reader, both)
+    assert reader.is_here(one)
+    assert reader.open(second).equals(bytes_batch(1 << 20, 1))
+    assert reader.fetched == first.nbytes + second.nbytes
+    del both
+    gc.collect()
+    assert reader.used == first.nbytes
+    reader.close()
+
+
+def until_here(reader: Remote, arrival: Arrival) -> None:
+    while not reader.is_here(arrival):
+        assert select.select([reader], [], [], 10.0)[0], "nothing arrives"
+        reader.look()
+
+
+def test_whoever_waits_for_a_block_that_cannot_be_had_is_told_and_nobody_else(
+    there: Serving,
+) -> None:
+    segment, freed = block(1000)
+    _, good = block(2000, 5)
+    segment.free(freed)
+    reader = remote(there)
+    lost, found = reader.fetch([good, freed]), reader.fetch([good])
+    with pytest.raises(BlockUnreachable, match="the block was freed"):
+        until_here(reader, lost)
+    until_here(reader, found)
+    reader.close()
+
+
+def test_what_a_fetching_thread_fails_of_is_its_owners_error(there: Serving) -> None:
+    """A reader without that porter's key: its thread is gone, and nobody waits for it."""
+    _, handle = block(1000)
+    nodes = Nodes(of={"host-1": "there"}, porters={"there": there.server.endpoint})
+    reader = Remote("here", nodes, new_keyrings(["host-0"])["host-0"], BUDGET, HURRY)
+    with pytest.raises(ConfigurationError, match="no key of 'porter:there'"):
+        reader.open(handle)
+    reader.close()
+
+
+def test_who_closes_does_not_wait_for_what_is_on_its_way(there: Serving) -> None:
+    _, handle = block(1000)
+    there.stop()
+    reader = remote(there, Limits(patience_s=1000.0))
+    reader.fetch([handle])
     reader.close()
 
 
