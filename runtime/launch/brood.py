@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch._dynamo  # noqa: F401  a rank's optimizer would, 1.7 s of it: once here, for all ranks
@@ -97,7 +98,7 @@ class Brood:
         spec = replace(spec, pool_fd=memory[0], pool_pid=os.getpid())
         pid = os.fork()
         if pid == 0:
-            self._become(keep=memory)
+            self._become(spec.name, keep=memory)
             os._exit(work(spec))
         self._workers[pid] = (spec.name, spec.incarnation)
         tell({"started": spec.name, "pid": pid})
@@ -107,7 +108,7 @@ class Brood:
         pid = os.fork()
         if pid == 0:
             os.close(read)
-            self._become(keep=())
+            self._become(spec.name, keep=())
             _port(spec, write)
         os.close(write)
         told = json.loads(os.read(read, 1 << 16) or b'{"error": "it was lost"}')
@@ -116,7 +117,8 @@ class Brood:
             self._porters[pid] = replace(spec, listen=told["endpoint"])
         tell({"serving": spec.name, "pid": pid, **told})
 
-    def _become(self, keep: Collection[int]) -> None:
+    def _become(self, name: str, keep: Collection[int]) -> None:
+        Path("/proc/self/comm").write_text(name[:15])  # what `ps` and `top` call it
         others = [fd for own in self._segments.values() for fd in own if fd not in keep]
         _become_worker(others)
 

@@ -153,6 +153,7 @@ class Reference:
         self._updates = dict.fromkeys(self.topology.trained_modules(), 0)
         self._evaluations: dict[str, dict[str, float]] = {}
         self._records: dict[tuple[str, str], Record] = {}
+        self.gate_recorded = 0  # source positions whose verdicts have been counted
         self._history: list[dict[str, dict[str, float]]] = []
         self._version = 0
         self._next_item = 0
@@ -187,6 +188,7 @@ class Reference:
         """One sample through every task, at the first weights, without an update."""
         if sample < 0:
             raise ConfigurationError(f"--only {sample}: sample ids count from 0")
+        self.gate_recorded = sample
         Pass(self, 0, 0, (sample,)).part(0)
 
     def _membership(self) -> tuple[int, ...]:
@@ -347,6 +349,14 @@ class Reference:
 
     def rank(self, task: Task) -> Rank:
         return self._ranks[self.topology.module_of(task).name]
+
+    def seen_until(self, position: int) -> int:
+        """Source positions up to this one that the filters saw and that were not counted yet."""
+        positions = range(self.gate_recorded, position + 1)
+        if not self._quarantine.samples:
+            return len(positions)
+        size = self._source_size
+        return sum(not self._quarantine.excludes(at, size) for at in positions)
 
     def record(self, stream: str, consumer: str) -> Record:
         return self._records.setdefault((stream, consumer), Record())

@@ -124,12 +124,18 @@ class Pass:
         if self._variant:
             return
         samples = sum(map(len, item.samples))
-        topology = self._run.topology
+        topology, run = self._run.topology, self._run
         for stream, consumer in (*topology.inner_streams(task), *topology.border_streams(task)):
-            record = self._run.record(stream, consumer)
-            record.admitted += samples
-            record.dropped += dropped
-            record.consumed += samples - dropped
+            seen, lost = samples, dropped
+            if not task.gated:
+                seen = run.seen_until(item.samples[-1][-1])
+                lost = seen - samples if run.plan.graph.stage(consumer).op == "filter" else 0
+            record = run.record(stream, consumer)
+            record.admitted += seen
+            record.dropped += lost
+            record.consumed += seen - lost
+        if not task.gated:
+            run.gate_recorded = item.samples[-1][-1] + 1
 
     def add(self, where: tuple[str, str], total: float, count: float) -> None:
         sums = self.metrics.setdefault(where, [0.0, 0.0])

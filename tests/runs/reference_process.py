@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from flowgraph.ir.binary import decode, encode
 from flowgraph.ir.plan import Plan
@@ -23,8 +24,8 @@ def reference(
     record: bool = False,
     quarantine: int = 0,
     quarantined: Sequence[int] = (),
-) -> dict[str, dict[str, str]]:
-    """Run the reference executor; `initial` and `trained` digests by module."""
+) -> dict[str, Any]:
+    """Run the reference executor; digests by module, `initial` and `trained`, and `samples`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_suffix(".fgplan")
     file.write_bytes(encode(plan))
@@ -34,7 +35,7 @@ def reference(
     command = [sys.executable, "-m", "tests.runs.reference_process", str(file), str(folder), asked]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, str]] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     options = RunOptions(run_dir=folder, **wanted)
     result = run_reference(plan, options, lambda _: None, quarantined)
     digests = {"initial": dict(result.initial_digest), "trained": dict(result.weights_digest)}
-    print(json.dumps(digests))
+    print(json.dumps({**digests, "samples": dict(result.samples)}))
 
 
 if __name__ == "__main__":

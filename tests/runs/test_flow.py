@@ -26,6 +26,7 @@ def test_with_a_filter_each_step_is_filled_up_and_what_was_left_out_is_counted(
     assert trained == {"admitted": 24, "consumed": 24, "dropped": 0, "in_flight": 0}
     expected = reference(plan, tmp_path / "reference", steps=3, exact=True)
     assert dict(result.weights_digest) == expected["trained"]
+    assert dict(result.samples) == expected["samples"]
 
 
 @pytest.mark.slow

@@ -156,10 +156,12 @@ def test_when_the_process_that_starts_workers_is_killed_the_run_ends_and_nobody_
     tmp_path: Path,
 ) -> None:
     pids: list[int] = []
+    called: dict[str, str] = {}
 
     def kill_parent(progress: Progress) -> None:
         if isinstance(progress, WorkerStarted):
             pids.append(progress.pid)
+            called[progress.name] = Path(f"/proc/{progress.pid}/comm").read_text().strip()
         if isinstance(progress, StepFinished) and progress.step == 0:
             stat = Path(f"/proc/{pids[0]}/stat").read_text()
             os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
@@ -167,7 +169,7 @@ def test_when_the_process_that_starts_workers_is_killed_the_run_ends_and_nobody_
     plan = plan_of(GRAPHS / "letters.py", {"steps": "100000"})
     with pytest.raises(RunFailed, match="the process that starts workers was killed by signal 9"):
         run(plan, tmp_path / "run", restarts=3, observe=kill_parent)
-    assert len(pids) == 2
+    assert called == {"host-0": "host-0", "lm.gang-0": "lm.gang-0"}  # in `ps` too
     assert all_end(pids)  # the kernel kills them with their parent, and needs a moment for it
 
 
