@@ -118,13 +118,11 @@ def test_an_orchestrator_killed_inside_a_commit_an_update_or_a_save_resumes_to_t
     moment = f"commit:2:{operation}"
     assert ended_at(moment, "run", str(file), *options) == -signal.SIGKILL
     monkeypatch.setenv(VARIABLE, doom(tmp_path / "doom", "orchestrator", *places))
-    for _ in places:
+    while not set(places) <= set(os.listdir(tmp_path / "doom")):  # two ranks may be at two places
         command = [*COMMAND, "resume", str(folder)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
     resumed = flowgraph("resume", str(folder))
-    reached = {"other-applied"} & set(os.listdir(tmp_path / "doom"))
-    assert set(os.listdir(tmp_path / "doom")) - reached == set(places)
     for name in TOLD:
         assert resumed[name] == getattr(whole, name), name
     assert steps_of(folder) == list(range(STEPS))
