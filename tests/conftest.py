@@ -20,9 +20,11 @@ LONGEST = ("tests/runs/test_learning.py", "tests/runs/", "tests/cli/", "tests/ca
 
 
 def pytest_configure() -> None:
-    """Ctrl-C must reach what tests start, also where they were started in the background."""
+    """Signals must reach what tests start, also where they run in the background or by `nohup`."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

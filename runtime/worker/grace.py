@@ -12,8 +12,8 @@ GRACE_S = 5.0
 LOOK_S = 0.05
 """Between two looks whether they have let go."""
 
-OURS = frozenset({"MainThread", "heartbeat", "fetch"})
-"""Threads of a worker that run nothing of the user's beside an item."""
+OURS = frozenset({"heartbeat", "fetch"})
+"""Threads of a worker, begun at any time, that run nothing of the user's beside an item."""
 
 
 def nobody() -> bool:
@@ -22,7 +22,10 @@ def nobody() -> bool:
 
 
 class Grace:
-    """coroutines: whether any of the user's are left that are no item's, and get their turn."""
+    """coroutines: whether any of the user's are left that are no item's, and get their turn.
+
+    To be made before the user's code is imported: threads that are there already are not its own.
+    """
 
     def __init__(
         self,
@@ -31,12 +34,13 @@ class Grace:
     ) -> None:
         self._coroutines = coroutines
         self._clock = clock
+        self._before = frozenset(threading.enumerate())
         self._until: float | None = None
 
     def begin(self) -> bool:
         """From now on, if there is anybody to wait for; whether there is."""
-        threads = {thread.name for thread in threading.enumerate()}
-        if threads <= OURS and not self._coroutines():
+        since = set(threading.enumerate()) - self._before
+        if all(thread.name in OURS for thread in since) and not self._coroutines():
             return False
         self._until = self._clock() + GRACE_S
         return True

@@ -52,13 +52,13 @@ class StageWorker:
         self._port = CallPort(self._loop)
         self._store = store_of(spec, plan)
         self._room = Room(spec.name, link, self._store, Grace(self._goes_on))
+        self._arrivals = Arrivals(self._store.remote, grace=Grace(self._goes_on))
         self._tasks = {
             task.name: HostTask(plan, task, exact=spec.exact, seed=plan.graph.seed)
             for task in plan.tasks
             if task.group == spec.group
         }
         self._variants = 1 + len(plan.graph.by_op("evaluate"))
-        self._arrivals = Arrivals(self._store.remote, grace=Grace(self._goes_on))
         self._late: list[Handed] = []  # handed over, not begun
         self._running: dict[int, tuple[Run, Handed]] = {}
         self._finished: list[int] = []
